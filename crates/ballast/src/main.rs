@@ -1,0 +1,3 @@
+//! The Ballast program.
+
+fn main() {}

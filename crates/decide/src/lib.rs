@@ -1,0 +1,1 @@
+//! Pure scaling decisions: values that carry their reasons.

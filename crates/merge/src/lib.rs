@@ -1,0 +1,1 @@
+//! Patches: strategic merge and server-side apply.

@@ -1,0 +1,1 @@
+//! Scraping and the short-term metric store.

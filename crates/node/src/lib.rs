@@ -1,0 +1,1 @@
+//! The process node: runs pods as processes.

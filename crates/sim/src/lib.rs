@@ -1,0 +1,1 @@
+//! Timelines: load, pods and a virtual clock in, decisions out.

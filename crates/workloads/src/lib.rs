@@ -1,0 +1,1 @@
+//! The workload controllers: Deployment, ReplicaSet, StatefulSet, endpoints, garbage collection, namespaces, HPA.

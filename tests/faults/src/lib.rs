@@ -1,0 +1,1 @@
+//! Controllers under faults: crashes, stale reads, lost events, errors, delays.

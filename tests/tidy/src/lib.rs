@@ -1,0 +1,1 @@
+//! Checks of the project itself: dependency directions, purity of the core, documents.
