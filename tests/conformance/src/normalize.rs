@@ -1,5 +1,8 @@
 //! What two right servers may answer differently is replaced by a placeholder; the rest must be equal.
 
+use std::{borrow::Cow, sync::LazyLock};
+
+use regex::Regex;
 use serde_json::Value;
 
 /// The names that this run gave, to be written as the script wrote them.
@@ -24,6 +27,7 @@ fn walk(value: &mut Value, names: &Names<'_>) {
             {
                 *name = format!("{prefix}<generated>");
             }
+            sort_causes(map);
             let empty_creation = map.get("creationTimestamp").is_some_and(Value::is_null);
             if empty_creation {
                 map.remove("creationTimestamp");
@@ -47,30 +51,47 @@ fn walk(value: &mut Value, names: &Names<'_>) {
     }
 }
 
+/// The real server collects the faults of a custom resource from a hash map: their order is chance.
+fn sort_causes(status: &mut serde_json::Map<String, Value>) {
+    let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
+        return;
+    };
+    if causes.len() < 2 {
+        return;
+    }
+    causes.sort_by_key(Value::to_string);
+    if let Some(Value::String(message)) = status.get_mut("message")
+        && let Some((head, _)) = message.split_once(" is invalid: [")
+    {
+        *message = format!("{head} is invalid: [<causes>]");
+    }
+}
+
 fn is_version(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Times, uids and this run's names inside a text.
+/// Times, ages, uids, versions and this run's names inside a text.
 pub fn words(text: &str, names: &Names<'_>) -> String {
-    let text = text.replace(names.namespace, "$ns").replace(names.group, "$group");
-    if text.parse::<k8s_openapi::jiff::Timestamp>().is_ok() {
-        return "<time>".to_owned();
-    }
-    text.split_inclusive([' ', '"', ','])
-        .map(|word| {
-            let core = word.trim_end_matches([' ', '"', ',']);
-            if is_uid(core) { word.replace(core, "<uid>") } else { word.to_owned() }
-        })
+    static PLACEHOLDERS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
+        [
+            (r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", "<uid>"),
+            (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z", "<time>"),
+            (r"^(\d+[smhd]){1,2}$", "<age>"),
+            (r"in record \(\d+\)", "in record (<version>)"),
+            (r#"resourceVersion\\":\\"\d+"#, "resourceVersion <version>"),
+        ]
+        .into_iter()
+        .filter_map(|(pattern, placeholder)| Some((Regex::new(pattern).ok()?, placeholder)))
         .collect()
-}
-
-fn is_uid(word: &str) -> bool {
-    word.len() == 36
-        && word.bytes().enumerate().all(|(index, byte)| match index {
-            8 | 13 | 18 | 23 => byte == b'-',
-            _ => byte.is_ascii_hexdigit(),
-        })
+    });
+    let mut text = text.replace(names.group, "$group").replace(names.namespace, "$ns");
+    for (pattern, placeholder) in PLACEHOLDERS.iter() {
+        if let Cow::Owned(replaced) = pattern.replace_all(&text, *placeholder) {
+            text = replaced;
+        }
+    }
+    text
 }
 
 fn remove(value: &mut Value, path: &[&str]) {
