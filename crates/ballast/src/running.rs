@@ -22,7 +22,10 @@ impl Running {
         let path = data_dir.join(FILE);
         let text = match fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                anyhow::bail!("no Ballast runs in {}; start one with: ballast up --data-dir {0}", data_dir.display())
+                anyhow::bail!(
+                    "no Ballast runs in {}; start one with: ballast up --data-dir {0}",
+                    data_dir.display()
+                )
             }
             other => other.with_context(|| format!("failed to read {}", path.display()))?,
         };

@@ -65,7 +65,8 @@ impl Cluster {
         let (control, client, kubeconfig) = match flavor {
             Flavor::Embedded => start_embedded(directory.path(), &shutdown).await?,
             Flavor::Real => {
-                let plane = real::ControlPlane::start(real::Options { controllers: true, sync: false }).await?;
+                let plane =
+                    real::ControlPlane::start(real::Options { controllers: true, sync: false }).await?;
                 let (client, kubeconfig) = (plane.client().await?, plane.kubeconfig());
                 (Control::Real(plane), client, kubeconfig)
             }
@@ -104,7 +105,8 @@ impl Cluster {
     pub async fn namespace(&self, prefix: &str) -> Result<String> {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("{prefix}-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let namespace: core::Namespace = serde_json::from_value(serde_json::json!({"metadata": {"name": name}}))?;
+        let namespace: core::Namespace =
+            serde_json::from_value(serde_json::json!({"metadata": {"name": name}}))?;
         Api::all(self.client()).create(&PostParams::default(), &namespace).await?;
         Ok(name)
     }
@@ -168,11 +170,12 @@ async fn start_embedded(
     let api = ApiServer::open(localkube::Options::default()).await?;
     let addr = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = api.listen(ListenOptions { addr, data_dir: directory.to_owned() }).await?;
-    let options = workloads::Options { hpa_sync_period: Duration::from_secs(1), ..workloads::Options::default() };
+    let options =
+        workloads::Options { hpa_sync_period: Duration::from_secs(1), ..workloads::Options::default() };
     let controllers = workloads::Controllers::new(api.client("default"), options);
     let token = shutdown.child_token();
     let controllers = tokio::spawn(async move {
-        controllers.run(token).await;
+        controllers.run(token.cancelled()).await;
     });
     let kubeconfig = listener.kubeconfig_path.clone();
     Ok((Control::Embedded { listener, controllers }, api.client("default"), kubeconfig))

@@ -66,10 +66,15 @@ impl Status {
 
     async fn collect(&self) -> Result<Report> {
         let running = Running::read(&self.data_dir)?;
-        let unreachable =
-            || format!("process {} should serve {}, but does not answer; was it killed?", running.pid, running.api);
+        let unreachable = || {
+            format!(
+                "process {} should serve {}, but does not answer; was it killed?",
+                running.pid, running.api
+            )
+        };
         let kubeconfig = Kubeconfig::read_from(self.data_dir.join("kubeconfig"))?;
-        let mut config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let mut config =
+            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         // an answer now, whatever it is
         config.default_retry = false;
         let client = kube::Client::try_from(config)?;
@@ -120,7 +125,12 @@ fn share<T>(items: &[T], is_ready: impl Fn(&T) -> bool) -> Share {
     Share { ready: items.iter().filter(|item| is_ready(item)).count(), total: items.len() }
 }
 
-fn workload(kind: &'static str, object: &impl Resource, ready: Option<i32>, desired: Option<i32>) -> Workload {
+fn workload(
+    kind: &'static str,
+    object: &impl Resource,
+    ready: Option<i32>,
+    desired: Option<i32>,
+) -> Workload {
     let meta = object.meta();
     Workload {
         kind,

@@ -63,7 +63,7 @@ impl Up {
         let client = api.client("default");
         let shutdown = CancellationToken::new();
         let controllers = workloads::Controllers::new(client.clone(), workloads::Options::default());
-        let controllers = tokio::spawn(controllers.run(shutdown.child_token()));
+        let controllers = tokio::spawn(controllers.run(shutdown.clone().cancelled_owned()));
         let options = node::Options {
             schedule: true,
             api_server: Some((listener.addr.ip().to_string(), listener.addr.port())),
@@ -78,10 +78,7 @@ impl Up {
             () = stop.received() => Ok(false),
         };
         if matches!(started, Ok(true)) {
-            let running = Running {
-                api: format!("https://{}", listener.addr),
-                pid: std::process::id(),
-            };
+            let running = Running { api: format!("https://{}", listener.addr), pid: std::process::id() };
             running.write(&data_dir)?;
             if !self.quiet {
                 greet(&running, &listener, &data_dir);
@@ -112,10 +109,9 @@ impl Up {
             data_dir: data_dir.to_owned(),
         };
         match self.api_port {
-            Some(port) => api
-                .listen(at(port))
-                .await
-                .with_context(|| format!("failed to serve the Kubernetes API on port {port}; choose another --api-port")),
+            Some(port) => api.listen(at(port)).await.with_context(|| {
+                format!("failed to serve the Kubernetes API on port {port}; choose another --api-port")
+            }),
             None => match api.listen(at(USUAL_API_PORT)).await {
                 Ok(listener) => Ok(listener),
                 Err(_) => api.listen(at(0)).await.context("failed to serve the Kubernetes API"),
