@@ -146,9 +146,10 @@ fn merge_ordered_lists(
         };
         let (current, new) = (current.unwrap_or_default(), new.unwrap_or_default());
         let items = list::ItemKind::of(current.iter().chain(&new))?;
+        let live_order = order::after_deletions(&current, &new, field.merge_key);
         original.insert(
             name.clone(),
-            Value::Array(order::arrange(merged, &order, &current, field.merge_key, items)?),
+            Value::Array(order::arrange(merged, &order, &live_order, field.merge_key, items)?),
         );
         patch.remove(&name);
     }

@@ -65,6 +65,22 @@ fn sorted(
     Ok(items)
 }
 
+/// The order that the live list gives to the merged one. The real server deletes and appends in place, in the list that
+/// it then takes the order from, so that as many items of the patch count as live ones as it deletes; clients see
+/// the order that comes of it, so ours is the same.
+pub(super) fn after_deletions(live: &[Value], patch: &[Value], merge_key: &str) -> Vec<Value> {
+    let key = |item: &Value| item.get(merge_key).cloned();
+    let deleted: Vec<_> = patch.iter().filter(|item| is_deletion(item)).map(key).collect();
+    let mut order: Vec<Value> = live.to_vec();
+    if !deleted.is_empty() {
+        order.retain(|item| !deleted.contains(&key(item)));
+        let known: Vec<_> = order.iter().map(key).collect();
+        let added = patch.iter().filter(|item| item.get(PATCH).is_none() && !known.contains(&key(item)));
+        order.extend(added.take(live.len() - order.len()).cloned().collect::<Vec<_>>());
+    }
+    order
+}
+
 /// Does the order name the items of the patch in the patch's own order?
 pub(super) fn check(patch: &[Value], order: &[Value], merge_key: &str) -> Result<(), Error> {
     if patch.is_empty() || order.is_empty() {
