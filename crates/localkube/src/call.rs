@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderMap;
 use jiff::Timestamp;
-use schema::{FieldError, FieldErrorKind};
+use schema::FieldError;
 use serde_json::Value;
 
 use crate::{
@@ -127,12 +127,7 @@ impl Call {
                 "" => {}
                 "All" => dry = true,
                 other => {
-                    let error = FieldError::new(
-                        FieldErrorKind::NotSupported,
-                        "dryRun",
-                        serde_json::json!([other]),
-                        "supported values: \"All\"",
-                    );
+                    let error = FieldError::not_supported("dryRun", serde_json::json!([other]), &["All"]);
                     return Err(ApiError::invalid(&options_subject(options), "", &[error]));
                 }
             }
@@ -146,12 +141,7 @@ impl Call {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Strict" => Ok(FieldValidation::Strict),
             other => {
-                let error = FieldError::new(
-                    FieldErrorKind::NotSupported,
-                    "fieldValidation",
-                    other.into(),
-                    "supported values: \"\", \"Ignore\", \"Strict\", \"Warn\"",
-                );
+                let error = FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
                 Err(ApiError::invalid(&options_subject(options), "", &[error]))
             }
         }
@@ -266,7 +256,7 @@ impl Call {
             }
         }
     }
-
+}
 
 pub fn options_subject(kind: &str) -> Subject {
     Subject::new("meta.k8s.io", "", kind)

@@ -67,6 +67,18 @@ impl ApiError {
         self
     }
 
+    /// Where Go prints a value in a way of its own.
+    pub fn rewording(mut self, from: &str, to: &str) -> Self {
+        self.0.message = self.0.message.replace(from, to);
+        if let Some(causes) = self.0.details.get_mut("causes").and_then(Value::as_array_mut) {
+            for cause in causes {
+                let message = cause["message"].as_str().unwrap_or_default().replace(from, to);
+                cause["message"] = message.into();
+            }
+        }
+        self
+    }
+
     pub fn with_retry_after(mut self, seconds: u32) -> Self {
         self.0.details.insert("retryAfterSeconds".into(), seconds.into());
         self

@@ -74,7 +74,7 @@ impl Taken {
             if !uid.is_empty() && object::uid(&service) == uid {
                 continue;
             }
-            taken.addresses.extend(service["spec"]["clusterIP"].as_str().and_then(|text| text.parse().ok()));
+            taken.addresses.extend(service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok()));
             let ports = service["spec"]["ports"].as_array();
             taken.ports.extend(ports.into_iter().flatten().filter_map(|port| port["nodePort"].as_u64()));
         }

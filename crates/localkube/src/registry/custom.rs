@@ -1,6 +1,6 @@
 //! Kinds that CustomResourceDefinitions add at run time.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -44,7 +44,7 @@ pub fn kind(crd: &Value, store: &Store) -> Option<Kind> {
         short_names: texts(&names["shortNames"]),
         categories: texts(&names["categories"]),
         namespaced: spec["scope"] == "Namespaced",
-        versions: versions.iter().map(|value| version(&group, &kind, value)).collect(),
+        versions: versions.iter().map(|value| version(crd, &group, &kind, value)).collect(),
         storage_version,
         table: store.table(&table_name),
         table_name,
@@ -67,7 +67,7 @@ pub fn kind(crd: &Value, store: &Store) -> Option<Kind> {
     })
 }
 
-fn version(group: &str, kind: &str, value: &Value) -> Version {
+fn version(crd: &Value, group: &str, kind: &str, value: &Value) -> Version {
     let name = value["name"].as_str().unwrap_or_default().to_owned();
     let subresources = &value["subresources"];
     let scale = subresources.get("scale").map(|scale| {
@@ -83,7 +83,7 @@ fn version(group: &str, kind: &str, value: &Value) -> Version {
         Some(warning) => warning.to_owned(),
         None => format!("{group}/{name} {kind} is deprecated"),
     });
-    let schema = value["schema"].get("openAPIV3Schema").and_then(crate::admit::custom_schema);
+    let schema = crate::admit::custom_schema(crd, &name);
     Version {
         served: value["served"] == true,
         status: subresources.get("status").is_some_and(|status| !status.is_null()),
@@ -91,7 +91,7 @@ fn version(group: &str, kind: &str, value: &Value) -> Version {
         columns: table::custom_columns(&value["additionalPrinterColumns"]),
         deprecation,
         conversion: Conversion::None,
-        schema: OnceLock::from(schema.map(Arc::new)),
+        schema: OnceLock::from(schema),
         name: name.into(),
     }
 }

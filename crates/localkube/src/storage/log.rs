@@ -61,6 +61,11 @@ impl Action {
 // === impl Log ===
 
 impl Log {
+    /// Remembers only what comes after `revision`.
+    pub fn starting_at(revision: u64) -> Self {
+        Self { compacted: revision, ..Self::default() }
+    }
+
     pub fn push(&mut self, event: Arc<Event>) {
         self.bytes += weight(&event);
         self.events.push_back(event);

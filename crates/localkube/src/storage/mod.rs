@@ -136,7 +136,7 @@ impl Store {
         let next = TableId(state.tables.len());
         let id = *state.names.entry(name.to_owned()).or_insert(next);
         if id == next {
-            let log = log::Log { compacted: state.revision, ..log::Log::default() };
+            let log = log::Log::starting_at(state.revision);
             let table =
                 Table { name: name.into(), objects: BTreeMap::new(), log, changed: watch::Sender::new(0) };
             state.tables.push(table);

@@ -76,7 +76,7 @@ pub async fn create_object(
         admit::default(call, &mut candidate);
         admit::validate(call, &candidate, None)?;
         if track {
-            patch::track(call, None, &mut candidate, None);
+            patch::track(call, None, &mut candidate);
         }
         object::tidy_metadata(&mut candidate);
         if dry_run {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use schema::{FieldError, FieldErrorKind};
+use schema::FieldError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -62,11 +62,10 @@ impl DeleteOptions {
         if let Some(policy) = &propagation
             && !matches!(policy.as_str(), "Foreground" | "Background" | "Orphan")
         {
-            return invalid(FieldError::new(
-                FieldErrorKind::NotSupported,
+            return invalid(FieldError::not_supported(
                 "propagationPolicy",
-                policy.as_str().into(),
-                "supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+                policy.as_str(),
+                &["Foreground", "Background", "Orphan", "nil"],
             ));
         }
         Ok(Self {

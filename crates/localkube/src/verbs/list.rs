@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use bytes::Bytes;
-use schema::{FieldError, FieldErrorKind};
+use schema::FieldError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -67,11 +67,10 @@ fn check_options(call: &Call) -> Result<()> {
         "Exact" => true,
         "NotOlderThan" => false,
         other => {
-            return invalid(FieldError::new(
-                FieldErrorKind::NotSupported,
+            return invalid(FieldError::not_supported(
                 "resourceVersionMatch",
-                other.into(),
-                "supported values: \"Exact\", \"NotOlderThan\"",
+                other,
+                &["Exact", "NotOlderThan"],
             ));
         }
     };
@@ -155,7 +154,7 @@ pub fn parse_version(text: &str) -> Result<Option<u64>> {
         Err(_) => {
             let error = FieldError::invalid(
                 "resourceVersion",
-                text.into(),
+                text,
                 format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
             );
             Err(ApiError::bad_request(error.to_string()))

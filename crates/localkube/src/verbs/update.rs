@@ -139,10 +139,10 @@ pub async fn update_object(
         admit::validate(call, &object, Some(&live))?;
         count_generation(call, &live, &mut object);
         if !proposal.tracked {
-            let subresource = Some(call.target.subresource.as_str()).filter(|name| !name.is_empty());
-            patch::track(call, Some(&live), &mut object, subresource);
+            patch::track(call, Some(&live), &mut object);
         }
         object::tidy_metadata(&mut object);
+        patch::keep_times(&live, &mut object);
 
         let remove = lifecycle::is_finished(kind, &object);
         if dry_run {
@@ -186,13 +186,14 @@ fn settle(call: &Call, live: &Value, object: &mut Value) -> Result<()> {
 
     let given = object::resource_version(object).to_owned();
     if given.is_empty() || given == "0" {
+        // Go prints the absent version as the unsigned number it parsed.
         if !kind.rules.unconditional_update {
             let error =
-                FieldError::invalid("metadata.resourceVersion", 0.into(), "must be specified for an update");
-            return Err(ApiError::invalid(&subject, name, &[hex_zero(error)]));
+                FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            return Err(ApiError::invalid(&subject, name, &[error]).rewording("value: 0:", "value: 0x0:"));
         }
     } else if given.parse::<u64>().is_err() {
-        let error = FieldError::invalid("metadata.resourceVersion", given.as_str().into(), format!("strconv.ParseUint: parsing {given:?}: invalid syntax"));
+        let error = FieldError::invalid("metadata.resourceVersion", given.as_str(), format!("strconv.ParseUint: parsing {given:?}: invalid syntax"));
         return Err(ApiError::invalid(&subject, name, &[error]));
     } else if given != object::resource_version(live) {
         return Err(ApiError::modified(&subject, name));
@@ -238,12 +239,6 @@ fn settle(call: &Call, live: &Value, object: &mut Value) -> Result<()> {
         prepare(object, Some(live), &context)?;
     }
     Ok(())
-}
-
-/// Go prints the absent resource version of a custom resource as the number it is to it.
-fn hex_zero(mut error: FieldError) -> FieldError {
-    error.value = serde_json::from_str("0").unwrap_or_default();
-    error
 }
 
 fn keep_metadata(rule: StatusMetadata, kept: &mut Value, proposed: Value) {
