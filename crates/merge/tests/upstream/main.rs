@@ -1,6 +1,9 @@
 //! The test tables of the projects that the real server is built from, read from their source in the Go module cache
 //! and run against ours. Nothing of them is kept here.
 
+// Helpers of tests may panic like tests.
+#![allow(clippy::panic, clippy::unwrap_used)]
+
 mod golang;
 mod strategic;
 mod structured;
