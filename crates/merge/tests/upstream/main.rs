@@ -4,6 +4,7 @@
 // Helpers of tests may panic like tests.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
+mod builtin;
 mod golang;
 mod strategic;
 mod structured;

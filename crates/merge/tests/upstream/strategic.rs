@@ -17,7 +17,7 @@ fn patches_apply_as_they_do_there() {
     let folder = module("k8s.io/apimachinery@v0.36.3").join("pkg/util/strategicpatch");
     let source = read(folder.join("patch_test.go"));
     let document = serde_json::from_str(&read(folder.join("testdata/swagger-merge-item-v3.json"))).unwrap();
-    let schema = types::openapi(&document, "mergeItem");
+    let schema = types::openapi(&document, "mergeItem", 5);
 
     let mut report = String::new();
     let mut failures = Vec::new();

@@ -313,11 +313,11 @@ impl State<'_> {
                 ))
             }
             Converter::Reliant => {
-                let (foo, bar) = ("field_foo_rely_on_bar", "required_field_bar");
-                if to == "v1" && object.get(bar).is_none() && object.get(foo).is_none() {
+                let (in_v1, in_v2) = ("field_foo_rely_on_bar", "required_field_bar");
+                if to == "v1" && object.get(in_v2).is_none() && object.get(in_v1).is_none() {
                     return Err("missing required field bar".into());
                 }
-                let (old, new) = if to == "v1" { (bar, foo) } else { (foo, bar) };
+                let (old, new) = if to == "v1" { (in_v2, in_v1) } else { (in_v1, in_v2) };
                 Ok(rename(object, &|name| if name == old { new.to_owned() } else { name.to_owned() }))
             }
         }
@@ -401,7 +401,7 @@ fn manager(name: &str) -> Manager {
 }
 
 fn same(a: &Value, b: &Value) -> bool {
-    typed::compare(a, b, Type::Atomic) == typed::Comparison::default() && a.to_string() == b.to_string()
+    a.to_string().eq(&b.to_string())
 }
 
 fn show(owners: &Owners) -> String {

@@ -105,9 +105,9 @@ fn atom(types: &Value, atom: &Value, depth: usize) -> Schema {
     Schema { type_: Some(type_), format, ..Schema::default() }
 }
 
-/// A schema of an OpenAPI v3 document, with its references put in their places.
-pub fn openapi(document: &Value, name: &str) -> Schema {
-    let resolved = resolve(document, &document["components"]["schemas"][name], DEPTH);
+/// A schema of an OpenAPI v3 document, with its references put in their places, so many of them in a row.
+pub fn openapi(document: &Value, name: &str, references: usize) -> Schema {
+    let resolved = resolve(document, &document["components"]["schemas"][name], references);
     serde_json::from_value(resolved).expect("a schema")
 }
 
