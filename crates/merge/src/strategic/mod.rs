@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 pub use error::Error;
 use error::{
     BAD_DOCUMENT, BAD_ELEMENT_ORDER, BAD_PRIMITIVE_LIST, BAD_RETAIN_KEYS, bad_directive, expected_list,
+    not_an_object,
 };
 use meta::Strategy;
 
@@ -35,8 +36,12 @@ const ELEMENT_ORDER: &str = "$setElementOrder";
 
 /// `target` with `patch` applied to it.
 pub fn apply(target: &Value, patch: &Value, schema: &Schema) -> Result<Value, Error> {
-    let (Value::Object(target), Value::Object(patch)) = (target, patch) else { return Err(BAD_DOCUMENT) };
-    merge_map(target.clone(), patch.clone(), Some(schema)).map(Value::Object)
+    let Value::Object(fields) = target else { return Err(BAD_DOCUMENT) };
+    match patch {
+        Value::Object(patch) => merge_map(fields.clone(), patch.clone(), Some(schema)).map(Value::Object),
+        Value::Null => Ok(target.clone()),
+        other => Err(not_an_object(other)),
+    }
 }
 
 type Fields = Map<String, Value>;
@@ -145,7 +150,7 @@ fn merge_ordered_lists(
             (Some(_), Some(new)) => new,
         };
         let (current, new) = (current.unwrap_or_default(), new.unwrap_or_default());
-        let items = list::ItemKind::of(current.iter().chain(&new))?;
+        let items = list::ItemKind::of(&current, &new)?;
         let live_order = order::after_deletions(&current, &new, field.merge_key);
         original.insert(
             name.clone(),
