@@ -11,6 +11,9 @@
 //! calls it translates objects into the plain values each policy declares.
 
 pub mod decision;
+pub mod hpa;
+pub mod input;
+pub mod quantity;
 pub mod window;
 
 pub use decision::{Chain, Decision, Reason, Role, Rule, Step};
