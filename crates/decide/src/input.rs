@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 /// An input that cannot be decided on: which field, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,4 +69,13 @@ pub(crate) fn check_range<T: PartialOrd + fmt::Display>(
             Err(InputError::new(path, format!("expected a number from {low} to {high}, found {value}")))
         }
     }
+}
+
+/// For fields where an explicit `null` means the same as leaving them out.
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

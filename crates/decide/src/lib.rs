@@ -11,9 +11,14 @@
 //! calls it translates objects into the plain values each policy declares.
 
 pub mod decision;
+pub mod demand;
 pub mod hpa;
 pub mod input;
+pub mod number;
 pub mod quantity;
+#[cfg(test)]
+mod testing;
 pub mod window;
+pub mod zone;
 
-pub use decision::{Chain, Decision, Reason, Role, Rule, Step};
+pub use decision::{Chain, Decision, Reason, Role, Rule, Step, Weight};
