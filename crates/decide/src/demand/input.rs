@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, Decision, Graph, Memory, Node, Observed, Per, Scale, Schedule, Spec};
 use crate::{
-    input::{InputError, check_range},
+    input::{InputError, check_range, maybe_moment, moment},
     number::Number,
 };
 
@@ -16,6 +16,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Input {
+    #[serde(deserialize_with = "moment")]
     pub now: Timestamp,
     pub function: FunctionForm,
     pub observed: ObservedForm,
@@ -54,7 +55,7 @@ pub struct FunctionForm {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ObservedForm {
     pub replicas: i32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "maybe_moment")]
     pub last_call: Option<Timestamp>,
     /// Calls under way.
     #[serde(default)]
@@ -94,7 +95,7 @@ pub struct OtherForm {
     pub replicas_at_start: i32,
     #[serde(default)]
     pub ready_replicas: i32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "maybe_moment")]
     pub last_call: Option<Timestamp>,
     #[serde(default)]
     pub active_calls: u32,

@@ -76,14 +76,14 @@ fn sleeps_after_the_timeout_and_wakes_on_a_call() {
         t=350s replicas=3 call=350 full=no_room
         ",
         expect![[r#"
-            t=0s replicas=0 => 0 Idle: idle: never called
+            t=0s replicas=0 => 0 Idle: never called
             t=10s call=10 => 2 WakeUp: wakes up with 2
-            t=310s call=10 => 2 Active: active: a call, 300 s ago, timeout 300 s
+            t=310s call=10 => 2 Active: a call 300 s ago, timeout 300 s
             t=311s call=10 => 0 Idle: idle, so down to the minimum of 0
-            t=320s call=10 active=1 replicas=2 => 2 Active: active: a call under way
-            t=330s call=400 => 2 Active: active: a call, 0 s ago, timeout 300 s
+            t=320s call=10 active=1 replicas=2 => 2 Active: a call under way
+            t=330s call=400 => 2 Active: a call 0 s ago, timeout 300 s
             t=340s replicas=0 call=340 full=no_room => 0 Unschedulable: no more are asked for while pods find no place: no_room
-            t=350s replicas=3 call=350 full=no_room => 3 Active: active: a call, 0 s ago, timeout 300 s
+            t=350s replicas=3 call=350 full=no_room => 3 Active: a call 0 s ago, timeout 300 s
         "#]],
     );
     check(
@@ -116,7 +116,7 @@ fn totals_are_shared_out_and_figures_per_pod_follow_the_ratio() {
         ",
         expect![[r#"
             t=0s replicas=2 call=0 rps=120 => 3 AboveThreshold: rps asks for 3
-            t=60s call=60 rps=120 => 3 Active: active: a call, 0 s ago, timeout 300 s
+            t=60s call=60 rps=120 => 3 Active: a call 0 s ago, timeout 300 s
             t=120s call=120 rps=100.0000000001 => 2 BelowThreshold: rps asks for the most: 2
             t=180s call=180 rps=2000 => 20 TooManyReplicas: 40 is above the maximum of 20
             t=240s call=240 rps=0 => 1 Active: the metrics ask for none, but there is activity, so one stays up
@@ -159,12 +159,12 @@ fn zero_needs_both_sides() {
         t=1300s replicas=0 call=0 rps=500
         ",
         expect![[r#"
-            t=1000s replicas=3 call=0 rps=120 => 3 Idle: idle: a call, 1000 s ago, timeout 300 s
-            t=1060s replicas=3 call=0 rps=0 => 0 BelowThreshold: rps asks for the most: 0
-            t=1120s replicas=3 call=0 rps=err => 3 Idle: idle: a call, 1120 s ago, timeout 300 s
-            t=1180s replicas=3 call=0 rps=quiet => 0 BelowThreshold: no demand asks for the most: 0
-            t=1240s replicas=3 call=1240 rps=quiet => 3 Active: active: a call, 0 s ago, timeout 300 s
-            t=1300s replicas=0 call=0 rps=500 => 0 Idle: idle: a call, 1300 s ago, timeout 300 s
+            t=1000s replicas=3 call=0 rps=120 => 3 MetricsVeto: idle, but the metrics do not agree to fewer than 3
+            t=1060s replicas=3 call=0 rps=0 => 0 BothAgreeOnZero: idle, and the metrics agree on zero
+            t=1120s replicas=3 call=0 rps=err => 3 MetricsVeto: idle, but the metrics do not agree to fewer than 3
+            t=1180s replicas=3 call=0 rps=quiet => 0 BothAgreeOnZero: idle, and the metrics agree on zero
+            t=1240s replicas=3 call=1240 rps=quiet => 3 NoDemand: the triggers see no demand, which alone shrinks nothing
+            t=1300s replicas=0 call=0 rps=500 => 0 Idle: nothing for 1300 s, timeout 300 s; the last was a call
         "#]],
     );
     let mut floor = scaled(rps(), at_once());
@@ -178,7 +178,7 @@ fn zero_needs_both_sides() {
         ",
         expect![[r#"
             t=1000s replicas=5 call=0 rps=0 => 2 TooFewReplicas: 0 is below the minimum of 2
-            t=1060s replicas=5 call=0 rps=quiet => 5 Idle: idle: a call, 1060 s ago, timeout 300 s
+            t=1060s replicas=5 call=0 rps=quiet => 5 MetricsVeto: idle, but the metrics do not agree to fewer than 5
             t=1120s replicas=5 call=0 rps=200 => 4 BelowThreshold: rps asks for the most: 4
         "#]],
     );
@@ -199,11 +199,11 @@ fn an_invalid_trigger_never_shrinks_but_a_valid_one_may_grow() {
         t=300s replicas=3 call=300 rps=50 queue=19
         ",
         expect![[r#"
-            t=0s replicas=3 call=0 rps=50 queue=err => 3 Active: active: a call, 0 s ago, timeout 300 s
+            t=0s replicas=3 call=0 rps=50 queue=err => 3 InvalidTriggerBlocksScaleDown: 1 would do, but not every trigger has spoken, so nothing shrinks
             t=60s replicas=3 call=60 rps=300 queue=NaN => 6 AboveThreshold: rps asks for 6
-            t=120s replicas=3 call=120 rps=inf queue=-1 => 3 Active: active: a call, 0 s ago, timeout 300 s
+            t=120s replicas=3 call=120 rps=inf queue=-1 => 3 NoValidTrigger: no trigger can be used, so nothing changes
             t=180s replicas=30 call=180 rps=err queue=err => 20 TooManyReplicas: 30 is above the maximum of 20
-            t=240s replicas=3 call=240 rps=50 queue=quiet => 3 Active: active: a call, 0 s ago, timeout 300 s
+            t=240s replicas=3 call=240 rps=50 queue=quiet => 3 InvalidTriggerBlocksScaleDown: 1 would do, but not every trigger has spoken, so nothing shrinks
             t=300s replicas=3 call=300 rps=50 queue=19 => 2 BelowThreshold: queue asks for the most: 2
         "#]],
     );
@@ -245,7 +245,7 @@ fn up_by_the_most_generous_policy_down_by_the_most_careful() {
             t=121s call=31 rps=0 => 12 ScaleDownLimit: scaling down is limited to 3 pods in 30 s, so 12 and not 0
             t=500s replicas=2 call=31 rps=0 => 1 ScaleDownLimit: scaling down is limited to 50 % in 30 s, so 1 and not 0
             t=560s replicas=2 call=31 rps=0 => 1 ScaleDownLimit: scaling down is limited to 50 % in 30 s, so 1 and not 0
-            t=590s call=31 rps=0 => 0 BelowThreshold: rps asks for the most: 0
+            t=590s call=31 rps=0 => 0 BothAgreeOnZero: idle, and the metrics agree on zero
         "#]],
     );
 }
@@ -269,11 +269,11 @@ fn the_schedule_follows_the_wall_clock_through_daylight_saving() {
         2026-10-25T01:30:00Z
         ",
         expect![[r#"
-            2026-03-28T01:29:59Z replicas=0 => 0 Idle: idle: a scheduled wake-up, 86399 s ago, timeout 60 s
+            2026-03-28T01:29:59Z replicas=0 => 0 Idle: nothing for 86399 s, timeout 60 s; the last was a scheduled wake-up
             2026-03-28T01:30:00Z => 1 WakeUp: wakes up with 1
-            2026-03-29T01:29:59Z replicas=0 => 0 Idle: idle: a scheduled wake-up, 86399 s ago, timeout 60 s
+            2026-03-29T01:29:59Z replicas=0 => 0 Idle: nothing for 86399 s, timeout 60 s; the last was a scheduled wake-up
             2026-03-29T01:30:00Z => 1 WakeUp: wakes up with 1
-            2026-10-25T00:29:59Z replicas=0 => 0 Idle: idle: a scheduled wake-up, 86399 s ago, timeout 60 s
+            2026-10-25T00:29:59Z replicas=0 => 0 Idle: nothing for 86399 s, timeout 60 s; the last was a scheduled wake-up
             2026-10-25T00:30:00Z => 1 WakeUp: wakes up with 1
             2026-10-25T01:30:00Z => 0 Idle: idle, so down to the minimum of 0
         "#]],
@@ -292,11 +292,11 @@ fn the_schedule_follows_the_wall_clock_through_daylight_saving() {
         2026-06-02T15:00:00Z replicas=1
         ",
         expect![[r#"
-            2026-06-01T20:29:59Z replicas=0 => 0 Idle: idle: a scheduled wake-up, 86399 s ago, timeout 300 s
+            2026-06-01T20:29:59Z replicas=0 => 0 Idle: nothing for 86399 s, timeout 300 s; the last was a scheduled wake-up
             2026-06-01T20:30:00Z => 1 WakeUp: wakes up with 1
-            2026-06-01T21:30:00Z => 1 Active: active: a scheduled wake-up, 3600 s ago, timeout 3600 s
+            2026-06-01T21:30:00Z => 1 Active: a scheduled wake-up 3600 s ago, timeout 3600 s
             2026-06-01T21:30:01Z => 0 Idle: idle, so down to the minimum of 0
-            2026-06-02T06:30:00Z replicas=1 active=1 => 1 Active: active: a call under way
+            2026-06-02T06:30:00Z replicas=1 active=1 => 1 Active: a call under way
             2026-06-02T15:00:00Z replicas=1 => 0 Idle: idle, so down to the minimum of 0
         "#]],
     );
@@ -329,10 +329,11 @@ fn activity_reaches_dependencies_at_any_distance() {
     );
     expect![[r#"
         t=20s replicas=0 => 1 WakeUp: wakes up with 1
-        t=20s replicas=0 call=20 => 0 Active: active: a call, 0 s ago, timeout 300 s
+        t=20s replicas=0 call=20 => 0 WaitingForDependencies: would wake up, but waits for api
         t=20s replicas=0 call=20 => 1 WakeUp: wakes up with 1
         t=20s replicas=0 => 1 WakeUp: wakes up with 1
-    "#]].assert_eq(&format!("{db}{front}{circle}{any}"));
+    "#]]
+    .assert_eq(&format!("{db}{front}{circle}{any}"));
     let (_, decisions) = timeline_with(
         json!({ "name": "ping", "dependsOn": ["pong", "mysql"] }),
         json!([{ "name": "pong", "dependsOn": ["ping"] }]),
@@ -340,7 +341,7 @@ fn activity_reaches_dependencies_at_any_distance() {
     );
     expect![[r#"
         0 -> 1  WakeUp: wakes up with 1
-          activity      0 -> 0  active: a call, 0 s ago, timeout 300 s
+          activity      0 -> 0  a call 0 s ago, timeout 300 s
           dependencies  0 -> 0  depends on pong in a circle, so does not wait for it; mysql is no function, so taken as ready
           wake          0 -> 1  wakes up with 1
           bounds        1 -> 1  at least 0
@@ -365,5 +366,6 @@ fn a_decision_says_when_to_look_again() {
             "2026-03-01T12:04:00Z",
             "2026-03-01T12:09:00.001Z",
         ]
-    "#]].assert_debug_eq(&next);
+    "#]]
+    .assert_debug_eq(&next);
 }

@@ -658,7 +658,7 @@ fn input_errors_name_the_field() {
         text.push_str(&format!("{}\n", result.expect_err(pointer)));
     }
     expect![[r#"
-        now: failed to parse four digit integer as year: invalid digit, expected 0-9 but got y at line 1 column 18
+        now: expected a time such as 2026-03-01T12:00:00Z, found "yesterday" at line 1 column 18
         spec.maxReplicas: expected a number from 1 to 2147483647, found 0
         spec.maxReplicas: invalid type: string "ten", expected i32 at line 1 column 141
         spec.metrics[0].resource: does not belong to type Pods; remove it
