@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::functions::stats::{Mean, Neumaier, quantile};
 use crate::labels::{Grouper, Projection};
-use crate::plan::{Aggregate, AggregateOp};
+use crate::plan::{Aggregate, AggregateOp, escapes};
 
 pub(crate) fn eval(ev: &Evaluator<'_>, aggregate: &Aggregate, grid: Grid) -> Result<Block> {
     let Aggregate { op, param, expr, grouping } = aggregate;
@@ -169,8 +169,8 @@ fn quantiles(input: &Block, groups: &Groups<'_>, param: &[f64], out: &mut [f64])
 
 /// One series per value that occurs: how many series of the group have it.
 fn count_values(ev: &Evaluator<'_>, input: &Block, label: &str, grouping: &Projection) -> Result<Block> {
-    if label.is_empty() {
-        return Err(Error::Evaluation(format!("invalid label name {label:?}")));
+    if label.is_empty() || !escapes::is_text(label) {
+        return Err(Error::Evaluation(format!("invalid label name {}", escapes::show(label))));
     }
     let grouping = match grouping {
         Projection::Only(names) => {

@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::eval::block::Block;
 use crate::eval::text_of;
 use crate::labels::METRIC_NAME;
-use crate::plan::Node;
+use crate::plan::{Node, escapes};
 use crate::source::compile_anchored;
 
 /// `label_replace(v, dst, replacement, src, regex)`
@@ -42,9 +42,10 @@ pub(super) fn join(mut block: Block, args: &[Node]) -> Result<Block> {
     block.merged()
 }
 
-/// Any text is a label's name, except none.
+/// Any text is a label's name, except none and what is not UTF-8.
 fn check_name(role: &str, function: &str, name: &str) -> Result<()> {
-    if name.is_empty() {
+    if name.is_empty() || !escapes::is_text(name) {
+        let name = escapes::show(name);
         return Err(Error::Evaluation(format!("invalid {role} label name in {function}(): {name}")));
     }
     Ok(())

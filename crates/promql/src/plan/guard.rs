@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use promql_parser::parser::Expr;
 
+use super::escapes;
 use crate::error::{Error, Result};
 
 const MAX_LENGTH: usize = 64 * 1024;
@@ -15,7 +16,8 @@ const MAX_OPERATORS: usize = 1000;
 pub(super) fn parse(query: &str) -> Result<Expr> {
     within("characters", query.len(), MAX_LENGTH)?;
     within("operators and brackets", count_operators(query), MAX_OPERATORS)?;
-    catch_unwind(AssertUnwindSafe(|| promql_parser::parser::parse(query)))
+    let query = escapes::resolve(query);
+    catch_unwind(AssertUnwindSafe(|| promql_parser::parser::parse(&query)))
         .map_err(|_| Error::Parse("a number or a duration in it is out of range".into()))?
         .map_err(Error::Parse)
 }

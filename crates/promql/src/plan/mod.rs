@@ -1,6 +1,7 @@
 //! A query, checked and resolved: what the evaluator walks. Plans are immutable and shared, so callers cache them.
 
 mod build;
+pub(crate) mod escapes;
 mod guard;
 mod invariant;
 mod pinned;

@@ -75,7 +75,7 @@ fn every_result_is_one_number_or_says_why_not() {
     let cases = [
         ("queue".to_string(), Value(9.0)),
         ("max_over_time(queue[5m])".into(), Value(9.0)),
-        ("sum(max_over_time(queue[5m]))".into(), Value(12.0)),
+        ("sum(max_over_time(queue[5m]))".into(), Value(14.0)),
         ("scalar(sum(queue)) * 2".into(), Value(18.0)),
         ("missing".into(), NoData),
         ("scalar(missing)".into(), NoData),

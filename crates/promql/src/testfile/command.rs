@@ -126,6 +126,8 @@ fn load(line: usize, head: &str, body: &[&str]) -> Result<Load, SyntaxError> {
             continue;
         }
         let (labels, items) = series::parse(text).map_err(|e| error(line, e))?;
+        // Within one load the later line of a series replaces the earlier.
+        all.retain(|loaded: &Loaded| loaded.labels != labels);
         all.push(Loaded { labels, items, start_timestamps });
         start_timestamps = false;
     }

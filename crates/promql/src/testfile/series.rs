@@ -143,10 +143,8 @@ impl<'a> Text<'a> {
     fn value(&mut self) -> Parsed<f64> {
         let from = self.rest;
         self.rest = from.strip_prefix(['+', '-']).unwrap_or(from);
-        if self.rest.starts_with("0x") || self.rest.starts_with("0X") {
-            self.rest = &self.rest[2..];
-            self.take_while(|c| c.is_ascii_hexdigit());
-        } else if self.rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        // No hexadecimal numbers here: `0x5` is six times zero.
+        if self.rest.starts_with(|c: char| c.is_ascii_alphabetic()) {
             self.take_while(|c| c.is_ascii_alphabetic() && c != 'x');
         } else {
             self.take_while(|c| c.is_ascii_digit() || c == '.');
@@ -234,7 +232,7 @@ mod tests {
         };
         let lines = [
             r#"a{b="c", d='e'} 1 2+3x2 5-1x2 7x2"#,
-            r#"{"my.metric", "l.1"="x\n"} _ _x2 stale -1.5e3 Inf -Inf NaN 0x1F"#,
+            r#"{"my.metric", "l.1"="x\n"} _ _x2 stale -1.5e3 Inf -Inf NaN 0x1"#,
             "h {{schema:1 sum:3}} {{count:1}}x1 {{sum:1}}+{{sum:2}}x2",
             "empty",
             "a 1x",
@@ -243,7 +241,7 @@ mod tests {
         ];
         expect![[r#"
             {__name__="a", b="c", d="e"} 1 2 5 8 5 4 3 7 7 7
-            {__name__="my.metric", l.1="x\n"} _ _ _ stale -1500 inf -inf NaN 31
+            {__name__="my.metric", l.1="x\n"} _ _ _ stale -1500 inf -inf NaN 0 0
             {__name__="h"} {{}} {{}} {{}} {{}} {{}} {{}}
             {__name__="empty"} 
             a 1x
