@@ -37,7 +37,9 @@ impl MemorySource {
     pub fn push(&mut self, labels: &Labels, timestamp: i64, value: f64) -> Result<()> {
         let series = self.series_mut(labels);
         if series.timestamps.last().is_some_and(|&last| last >= timestamp) {
-            return Err(Error::Source(format!("sample of {labels} at {timestamp} ms is not newer than the last one")));
+            return Err(Error::Source(format!(
+                "sample of {labels} at {timestamp} ms is not newer than the last one"
+            )));
         }
         series.timestamps.push(timestamp);
         series.values.push(value);
@@ -57,7 +59,12 @@ impl MemorySource {
     fn series_mut(&mut self, labels: &Labels) -> &mut Series {
         let at = *self.by_labels.entry(labels.clone()).or_insert_with(|| {
             let labels = labels.clone();
-            self.series.push(Series { labels, timestamps: Vec::new(), values: Vec::new(), refused: Vec::new() });
+            self.series.push(Series {
+                labels,
+                timestamps: Vec::new(),
+                values: Vec::new(),
+                refused: Vec::new(),
+            });
             self.series.len() - 1
         });
         &mut self.series[at]
@@ -71,11 +78,14 @@ impl SeriesSource for MemorySource {
         range: TimeRange,
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let matching = self.series.iter().filter(|s| matchers.iter().all(|m| m.matches(s.labels.get(&m.name))));
+        let matching =
+            self.series.iter().filter(|s| matchers.iter().all(|m| m.matches(s.labels.get(&m.name))));
         for series in matching {
             let asked = series.refused.iter().find(|(t, _)| (range.min..=range.max).contains(t));
             match asked {
-                Some((_, Refusal::NativeHistogram)) => return Err(Error::NativeHistogram(series.labels.clone())),
+                Some((_, Refusal::NativeHistogram)) => {
+                    return Err(Error::NativeHistogram(series.labels.clone()));
+                }
                 Some((_, Refusal::StartTimestamp)) => {
                     return Err(Error::Unsupported(format!("a start timestamp on {}", series.labels)));
                 }

@@ -18,7 +18,7 @@ use k8s_openapi::api::core::v1 as core;
 use kube::{Api, api::PostParams, runtime::wait};
 use localkube::{ApiServer, ListenOptions, Listener};
 use tempfile::TempDir;
-use tokio::{io::AsyncWriteExt, task::JoinHandle};
+use tokio::{io::AsyncWriteExt, sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 pub use process::{Running, free_ports, spawn};
@@ -43,17 +43,19 @@ impl fmt::Display for Flavor {
 /// A cluster with one process node. The program that starts one must offer `node::launch::main` as `pod-exec`.
 pub struct Cluster {
     pub flavor: Flavor,
-    control: Control,
+    control: Mutex<Option<Control>>,
     client: kube::Client,
     kubeconfig: PathBuf,
     shutdown: CancellationToken,
-    node: JoinHandle<Result<(), node::Error>>,
+    node_shutdown: CancellationToken,
+    node: Mutex<Option<JoinHandle<Result<(), node::Error>>>>,
     directory: TempDir,
 }
 
+/// Held for as long as the cluster runs.
 enum Control {
-    Embedded { listener: Listener, controllers: JoinHandle<()> },
-    Real(real::ControlPlane),
+    Embedded { _listener: Listener },
+    Real { _plane: real::ControlPlane },
 }
 
 const NODE_NAME: &str = "process-node";
@@ -68,24 +70,34 @@ impl Cluster {
                 let plane =
                     real::ControlPlane::start(real::Options { controllers: true, sync: false }).await?;
                 let (client, kubeconfig) = (plane.client().await?, plane.kubeconfig());
-                (Control::Real(plane), client, kubeconfig)
+                (Control::Real { _plane: plane }, client, kubeconfig)
             }
         };
         let options = node::Options {
             // the real cluster has kube-scheduler
             schedule: flavor == Flavor::Embedded,
             // a test wants to see several restarts
-            restart_delays: node::Delays { first: Duration::from_millis(500), ..node::Delays::default() },
+            restart_delays: node::Delays { initial: Duration::from_millis(500), ..node::Delays::default() },
             ..node::Options::new(NODE_NAME, directory.path().join("node"))
         };
-        let node = tokio::spawn(node::Node::new(options).run(client.clone(), shutdown.child_token()));
+        let node_shutdown = shutdown.child_token();
+        let node = tokio::spawn(node::Node::new(options).run(client.clone(), node_shutdown.clone()));
         let nodes: Api<core::Node> = Api::all(client.clone());
         wait::await_condition(nodes, NODE_NAME, |node: Option<&core::Node>| {
             let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
             conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
         })
         .await?;
-        Ok(Self { flavor, control, client, kubeconfig, shutdown, node, directory })
+        Ok(Self {
+            flavor,
+            control: Mutex::new(Some(control)),
+            client,
+            kubeconfig,
+            shutdown,
+            node_shutdown,
+            node: Mutex::new(Some(node)),
+            directory,
+        })
     }
 
     pub fn client(&self) -> kube::Client {
@@ -149,16 +161,15 @@ impl Cluster {
     }
 
     /// Ends the pods' processes, then the cluster.
-    pub async fn stop(self) -> Result<()> {
-        self.shutdown.cancel();
-        self.node.await??;
-        match self.control {
-            Control::Embedded { listener, controllers } => {
-                controllers.abort();
-                listener.shutdown().await;
-            }
-            Control::Real(plane) => drop(plane),
+    pub async fn stop(&self) -> Result<()> {
+        self.node_shutdown.cancel();
+        let node = self.node.lock().await.take();
+        if let Some(node) = node {
+            node.await??;
         }
+        self.shutdown.cancel();
+        // taken out and dropped: that stops the processes of a real control plane
+        drop(self.control.lock().await.take());
         Ok(())
     }
 }
@@ -174,9 +185,7 @@ async fn start_embedded(
         workloads::Options { hpa_sync_period: Duration::from_secs(1), ..workloads::Options::default() };
     let controllers = workloads::Controllers::new(api.client("default"), options);
     let token = shutdown.child_token();
-    let controllers = tokio::spawn(async move {
-        controllers.run(token.cancelled()).await;
-    });
+    tokio::spawn(async move { controllers.run(token.cancelled()).await });
     let kubeconfig = listener.kubeconfig_path.clone();
-    Ok((Control::Embedded { listener, controllers }, api.client("default"), kubeconfig))
+    Ok((Control::Embedded { _listener: listener }, api.client("default"), kubeconfig))
 }

@@ -18,7 +18,14 @@ pub fn root() -> &'static Path {
 /// `cargo metadata` of the workspace, with all dependencies resolved.
 pub fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--format-version", "1", "--locked", "--filter-platform", "x86_64-unknown-linux-gnu"])
+        .args([
+            "metadata",
+            "--format-version",
+            "1",
+            "--locked",
+            "--filter-platform",
+            "x86_64-unknown-linux-gnu",
+        ])
         .current_dir(root())
         .output()
         .expect("cargo runs");

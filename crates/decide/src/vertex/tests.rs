@@ -201,9 +201,14 @@ fn back_pressure_is_asked_before_growing_only() {
             t=502s replicas=3 p=20000/300 full=sink:? => 5 StepLimit: up by at most 2 at a time, so not yet 11
         "#]],
     );
-    check("MonoVertex", json!({}), "t=0s replicas=3 p=20000/300 full=sink:40000", expect![[r#"
+    check(
+        "MonoVertex",
+        json!({}),
+        "t=0s replicas=3 p=20000/300 full=sink:40000",
+        expect![[r#"
         t=0s replicas=3 p=20000/300 full=sink:40000 => 5 StepLimit: up by at most 2 at a time, so not yet 10
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -248,15 +253,30 @@ fn holds() {
             t=2s replicas=3 p=0/0 want=5 => 3 ChangeUnderWay: still on the way from 3 to 5 replicas
         "#]],
     );
-    check("Source", json!({ "disabled": true }), "t=0s replicas=3 p=0/0", expect![[r#"
+    check(
+        "Source",
+        json!({ "disabled": true }),
+        "t=0s replicas=3 p=0/0",
+        expect![[r#"
         t=0s replicas=3 p=0/0 => 3 Disabled: scaling is disabled
-    "#]]);
-    check("Reduce", json!({}), "t=0s replicas=3 p=0/0", expect![[r#"
+    "#]],
+    );
+    check(
+        "Reduce",
+        json!({}),
+        "t=0s replicas=3 p=0/0",
+        expect![[r#"
         t=0s replicas=3 p=0/0 => 3 NotScalable: a reduce vertex has as many replicas as partitions
-    "#]]);
-    check("Source", json!({ "min": 3, "max": 3 }), "t=0s replicas=3 p=0/0", expect![[r#"
+    "#]],
+    );
+    check(
+        "Source",
+        json!({ "min": 3, "max": 3 }),
+        "t=0s replicas=3 p=0/0",
+        expect![[r#"
         t=0s replicas=3 p=0/0 => 3 FixedSize: minimum and maximum are both 3
-    "#]]);
+    "#]],
+    );
     check_limits(
         "Source",
         json!({}),

@@ -181,7 +181,8 @@ fn definition_name(group: &str, version: &str, kind: &str) -> &'static str {
         "" => "api.core",
         "apiextensions.k8s.io" => "apiextensions-apiserver.pkg.apis.apiextensions",
         group => {
-            return format!("io.k8s.api.{}.{version}.{kind}", group.split('.').next().unwrap_or(group)).leak();
+            return format!("io.k8s.api.{}.{version}.{kind}", group.split('.').next().unwrap_or(group))
+                .leak();
         }
     };
     format!("io.k8s.{package}.{version}.{kind}").leak()
