@@ -1,5 +1,10 @@
 //! Managers of the `scale` subresource. A Scale is an object of its own (`autoscaling/v1`), made from another one:
 //! who writes its `.spec.replicas` owns the replicas field of that other object.
+//!
+//! A write of a Scale: [`entries_of_scale`] gives the live Scale its managers, an [`Updater`](super::Updater) for
+//! `autoscaling/v1` and the subresource `scale` works out the next ones, [`entries_of_parent`] brings them home.
+//! The new manager has no time there, as in the real server. Other than there, who owned the replicas by update keeps
+//! them in its own entry when a Scale is written without a change; the real server splits that entry in two.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@ use super::{
     error::{Error, LIST_OF_LISTS, bad_directive, no_merge_key},
     merge_map,
     meta::{FieldMeta, kind_name},
-    order,
+    order, without_directive_fields,
 };
 use crate::go;
 
@@ -117,7 +117,7 @@ fn merge_maps(
             Some(Value::Object(current)) => {
                 *current = merge_map(std::mem::take(current), new, field.schema)?;
             }
-            _ => original.push(Value::Object(new)),
+            _ => original.push(without_directive_fields(Value::Object(new))),
         }
     }
     Ok(original)

@@ -59,7 +59,10 @@ fn merge_map(mut original: Fields, mut patch: Fields, schema: Option<&Schema>) -
     }
     retain_keys(&mut original, &mut patch)?;
     merge_ordered_lists(&mut original, &mut patch, schema)?;
-    for (key, new) in patch {
+    // deletions last, so that they win over a list in the same patch
+    let (deletions, rest): (Vec<_>, Vec<_>) =
+        patch.into_iter().partition(|(key, _)| key.starts_with(DELETE_FROM));
+    for (key, new) in rest.into_iter().chain(deletions) {
         let (name, deletes) = match directive_target(&key, DELETE_FROM) {
             None => (key, false),
             Some(Some(name)) => (name, true),
@@ -180,6 +183,24 @@ fn without_nulls(value: Value) -> Value {
             Value::Object(kept.map(|(name, field)| (name, without_nulls(field))).collect())
         }
         Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        scalar => scalar,
+    }
+}
+
+/// An item that a patch adds to a list stays, whatever it says about itself; what it says is not stored.
+fn without_directive_fields(value: Value) -> Value {
+    let is_directive = |name: &str| {
+        [PATCH, RETAIN_KEYS].contains(&name)
+            || [DELETE_FROM, ELEMENT_ORDER]
+                .iter()
+                .any(|directive| name.strip_prefix(directive).is_some_and(|rest| rest.starts_with('/')))
+    };
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().filter(|(name, _)| !is_directive(name));
+            Value::Object(kept.map(|(name, field)| (name, without_directive_fields(field))).collect())
+        }
+        Value::Array(items) => items.into_iter().map(without_directive_fields).collect(),
         scalar => scalar,
     }
 }

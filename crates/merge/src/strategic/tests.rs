@@ -60,6 +60,17 @@ fn patches() {
             json!({"strategy": {"$retainKeys": ["type"], "type": "Recreate"}}),
             json!({"strategy": {"type": "Recreate"}}),
         ),
+        (
+            json!({"list": [{"name": "a"}]}),
+            json!({"list": [{"name": "b", "$setElementOrder/list": [], "list": [{"name": "x", "$patch": "delete"}]}]}),
+            json!({"list": [{"name": "b", "list": [{"name": "x"}]}, {"name": "a"}]}),
+        ),
+        // a value that is both added and deleted is deleted
+        (
+            json!({"set": ["a"]}),
+            json!({"set": ["b"], "$deleteFromPrimitiveList/set": ["b"]}),
+            json!({"set": ["a"]}),
+        ),
         // what is new comes without nulls and directives
         (
             json!({}),

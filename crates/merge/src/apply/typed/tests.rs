@@ -133,6 +133,22 @@ fn the_zero_value_has_what_is_never_absent() {
     assert_eq!(zero_value(toy()), json!({"spec": {"list": null, "strategy": {}}}));
 }
 
+#[test]
+fn empty_fields_are_left_out_of_built_in_objects() {
+    let mut value = object(json!({
+        "paused": null, "args": [], "map": {}, "list": [], "strategy": {},
+        "set": ["a"], "replicas": 0, "atom": {"k": ""},
+    }));
+    omit_empty(&mut value, toy());
+    let expected =
+        object(json!({"list": [], "strategy": {}, "set": ["a"], "replicas": 0, "atom": {"k": ""}}));
+    assert_eq!(value, expected);
+
+    let mut value = object(json!({"list": [{"name": "a", "list": []}]}));
+    omit_empty(&mut value, toy());
+    assert_eq!(value, object(json!({"list": [{"name": "a"}]})));
+}
+
 proptest! {
     /// Also values that are not of their type: nothing but `validate` may refuse them.
     #[test]

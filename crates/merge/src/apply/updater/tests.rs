@@ -240,7 +240,7 @@ fn objects_without_managers_get_them_by_the_first_apply() {
 fn managers_survive_clients_that_do_not_know_them() {
     let mut story = Story::new();
     story.update("maker", "", |toy| toy["spec"] = json!({"replicas": 1}));
-    story.update("old", "", |toy| managed_fields::strip(toy));
+    story.update("old", "", managed_fields::strip);
     story.update("broken", "", |toy| toy["metadata"]["managedFields"] = json!([{"manager": "x"}]));
     story.update("thief", "", |toy| toy["metadata"]["managedFields"][0]["manager"] = json!("thief"));
     story.check(expect![[r#"
@@ -253,6 +253,37 @@ fn managers_survive_clients_that_do_not_know_them() {
         thief updates : {"replicas":1}
           00:01 Update thief: .spec.replicas
     "#]]);
+}
+
+#[test]
+fn managers_keep_their_version_and_go_with_it() {
+    let versions = SameObject { schemas: BTreeMap::from([("x.io/v1", Some(toy())), ("x.io/v2", None)]) };
+    let entry = |manager: &str, version: &str, field: &str| {
+        json!({"manager": manager, "operation": "Update", "apiVersion": version, "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:spec": {field: {}}}})
+    };
+    let mut live = toy_object(json!({"replicas": 1, "paused": true, "percent": 1}));
+    live["metadata"]["managedFields"] =
+        json!([entry("two", "x.io/v2", "f:replicas"), entry("gone", "x.io/v0", "f:paused")]);
+    let updater = Updater {
+        api_version: "x.io/v1",
+        kind: "Toy",
+        subresource: "",
+        versions: &versions,
+        reset: &Reset::Nothing,
+        empty: &json!({}),
+    };
+    let apply =
+        |spec: Value| updater.apply(Some(&live), &toy_object(spec), "one", false, Timestamp::UNIX_EPOCH);
+    assert_eq!(
+        apply(json!({"replicas": 2})).unwrap_err().to_string(),
+        r#"Apply failed with 1 conflict: conflict with "two" using x.io/v2: .spec.replicas"#
+    );
+    let applied = apply(json!({"paused": false})).unwrap().object;
+    let managers = Managed::of(&applied).unwrap().owners;
+    let managers: Vec<_> =
+        managers.iter().map(|(m, owned)| format!("{} {}", m.name, owned.api_version)).collect();
+    assert_eq!(managers, ["one x.io/v1", "two x.io/v2"]);
 }
 
 #[test]
