@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use crate::{
-    FieldError, FieldErrorKind, Path, Schema, crd,
+    FieldError, FieldErrorKind, Path, Schema, builtin, crd,
     default::default,
     json,
     kind::Part,
@@ -19,7 +19,7 @@ use crate::{
 /// One served version of a CRD.
 pub(crate) struct Custom {
     pub schema: Arc<Schema>,
-    scope: Scope,
+    pub scope: Scope,
     kind: String,
     api_version: String,
     rules: Option<Rules>,
@@ -55,8 +55,13 @@ impl Custom {
         })
     }
 
-    pub fn prune(&self, object: &mut Value) -> Vec<String> {
-        prune(object, &self.schema)
+    pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
+        let mut unknown = prune(object, &self.schema);
+        if let (Some(metadata), Some(schema)) = (object.get_mut("metadata"), builtin::object_meta()) {
+            unknown.extend(builtin::decode_metadata(metadata, &schema)?);
+        }
+        unknown.sort();
+        Ok(unknown)
     }
 
     pub fn set_defaults(&self, object: &mut Value) {

@@ -1,5 +1,6 @@
 //! Schemas of Kubernetes kinds: validation, defaulting, pruning.
 
+pub mod builtin;
 pub mod crd;
 mod custom;
 mod default;
@@ -17,7 +18,7 @@ mod validate;
 
 pub use default::default;
 pub use field_error::{FieldError, FieldErrorKind};
-pub use kind::Part;
+pub use kind::{Kind, Part};
 pub use meta::Scope;
 pub use model::{AdditionalProperties, ListType, MapType, Schema, Type};
 pub use path::Path;

@@ -80,7 +80,7 @@ fn shown(errors: &[FieldError]) -> String {
 fn check_create(spec: &str, expected: Expect) {
     let kind = widget_kind();
     let mut object = widget(spec);
-    kind.prune(&mut object);
+    kind.decode(&mut object).unwrap();
     kind.set_defaults(&mut object);
     expected.assert_eq(&shown(&kind.validate_create(&object)));
 }
@@ -190,7 +190,7 @@ fn lists_maps_and_alternatives() {
         "#]],
     );
     check_create(
-        "{size: small, one: {a: x, b: y}, ports: [{name: a},{name: b},{name: c},{name: d}]}",
+        "{size: small, one: {a: x, b: z}, ports: [{name: a},{name: b},{name: c},{name: d}]}",
         expect![[r#"
             FieldValueInvalid | <nil>: Invalid value: "": "spec.one" must validate one and only one schema (oneOf). Found 2 valid alternatives
             FieldValueTypeInvalid | spec.one.b: Invalid value: "boolean": spec.one.b in body must be of type string: "boolean"
@@ -221,7 +221,7 @@ fn unknown_fields_are_dropped_and_named() {
     let mut object =
         widget("{size: small, foo: 1, ports: [{name: a, bar: {}}], obj: {kind: Pod, spec: {x: 1}}}");
     object["extra"] = json!({});
-    assert_eq!(kind.prune(&mut object), ["extra", "spec.foo", "spec.ports[0].bar"]);
+    assert_eq!(kind.decode(&mut object).unwrap(), ["extra", "spec.foo", "spec.ports[0].bar"]);
     assert_eq!(
         object["spec"],
         json!({ "size": "small", "ports": [{ "name": "a" }], "obj": { "kind": "Pod", "spec": { "x": 1 } } })
