@@ -2,6 +2,8 @@
 
 mod decode;
 mod defaults;
+mod describe;
+mod prepare;
 mod schemas;
 mod table;
 mod validate;
@@ -56,10 +58,7 @@ macro_rules! row {
     };
 }
 
-use names::{
-    name_is_label as label, name_is_label_1035 as label_1035, name_is_subdomain as subdomain,
-    path_segment as segment,
-};
+use names::{name_is_label as label, name_is_subdomain as subdomain, path_segment as segment};
 use validate::{NONE, config, infra, pod, scaling, service, workload};
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
@@ -75,7 +74,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row!("" "v1" "Pod", core::Pod, Namespaced, subdomain, pod::POD),
         row!("" "v1" "ResourceQuota", core::ResourceQuota, Namespaced, subdomain, infra::RESOURCE_QUOTA),
         row!("" "v1" "Secret", core::Secret, Namespaced, subdomain, config::SECRET),
-        row!("" "v1" "Service", core::Service, Namespaced, label_1035, service::SERVICE),
+        row!("" "v1" "Service", core::Service, Namespaced, label, service::SERVICE),
         row!("" "v1" "ServiceAccount", core::ServiceAccount, Namespaced, subdomain, NONE),
         row!("apps" "v1" "ControllerRevision", apps::ControllerRevision, Namespaced, subdomain, NONE),
         row!("apps" "v1" "DaemonSet", apps::DaemonSet, Namespaced, subdomain, workload::DAEMON_SET),
@@ -105,10 +104,6 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     ]
 });
 
-pub(crate) fn rows() -> &'static [Row] {
-    &ROWS
-}
-
 pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.group == group && row.version == version && row.kind == kind)
 }
@@ -128,6 +123,7 @@ pub(crate) fn object_meta() -> Option<Arc<Schema>> {
 }
 
 pub(crate) use decode::metadata as decode_metadata;
+pub(crate) use describe::{describe, describe_metadata};
 
 // === impl Row ===
 
@@ -157,6 +153,11 @@ impl Row {
         }
     }
 
+    pub fn prepare_create(&self, object: &mut Value) {
+        let Some(schema) = self.schema() else { return };
+        prepare::create(self, object, &schema);
+    }
+
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         if self.group == "apiextensions.k8s.io" {
             return crate::crd::validate(object, None);
@@ -181,7 +182,8 @@ fn definition_name(group: &str, version: &str, kind: &str) -> &'static str {
         "" => "api.core",
         "apiextensions.k8s.io" => "apiextensions-apiserver.pkg.apis.apiextensions",
         group => {
-            return format!("io.k8s.api.{}.{version}.{kind}", group.split('.').next().unwrap_or(group)).leak();
+            return format!("io.k8s.api.{}.{version}.{kind}", group.split('.').next().unwrap_or(group))
+                .leak();
         }
     };
     format!("io.k8s.{package}.{version}.{kind}").leak()
