@@ -16,7 +16,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = ApiServer::open(Options { storage, ..Options::default() }).await?;
     let addr = SocketAddr::from(([127, 0, 0, 1], port));
     let listener = server.listen(ListenOptions { addr, data_dir }).await?;
-    eprintln!("listening on https://{}; try: kubectl --kubeconfig {} get ns", listener.addr, listener.kubeconfig_path.display());
+    eprintln!(
+        "listening on https://{}; try: kubectl --kubeconfig {} get ns",
+        listener.addr,
+        listener.kubeconfig_path.display()
+    );
     tokio::signal::ctrl_c().await?;
     listener.shutdown().await;
     Ok(())

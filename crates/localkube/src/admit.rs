@@ -16,7 +16,10 @@ use crate::{
 /// large, and most servers never see most kinds.
 fn rules(kind: &Kind, version: usize) -> Option<&Arc<schema::Kind>> {
     let version = &kind.versions[version];
-    version.schema.get_or_init(|| schema::Kind::builtin(&kind.group, &version.name, &kind.kind).map(Arc::new)).as_ref()
+    version
+        .schema
+        .get_or_init(|| schema::Kind::builtin(&kind.group, &version.name, &kind.kind).map(Arc::new))
+        .as_ref()
 }
 
 pub fn schema(kind: &Kind, version: usize) -> Option<&Schema> {

@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-
 use http::HeaderMap;
 use jiff::Timestamp;
 use schema::FieldError;
@@ -141,7 +140,8 @@ impl Call {
             "" | "Warn" => Ok(FieldValidation::Warn),
             "Strict" => Ok(FieldValidation::Strict),
             other => {
-                let error = FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
+                let error =
+                    FieldError::not_supported("fieldValidation", other, &["", "Ignore", "Strict", "Warn"]);
                 Err(ApiError::invalid(&options_subject(options), "", &[error]))
             }
         }
@@ -152,8 +152,11 @@ impl Call {
         let own_version = self.api_version();
         let (api_version, kind) = other.unwrap_or((&own_version, &self.kind.kind));
         let version = api_version.rsplit('/').next().unwrap_or_default();
-        let unfit =
-            |why: String| ApiError::bad_request(format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}"));
+        let unfit = |why: String| {
+            ApiError::bad_request(format!(
+                "{kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            ))
+        };
         let format = BodyFormat::from_headers(&self.headers)?;
         let decoded = match format {
             BodyFormat::Json => decode::json(body).map_err(|why| self.unreadable(kind, &why, body))?,
@@ -194,7 +197,9 @@ impl Call {
         if !given_kind.is_empty() && given_kind != kind {
             let version = given_version.rsplit('/').next().unwrap_or_default();
             return Err(ApiError::bad_request(if custom {
-                format!("{given_kind} in version {version:?} cannot be handled as a {kind}: the kind does not match")
+                format!(
+                    "{given_kind} in version {version:?} cannot be handled as a {kind}: the kind does not match"
+                )
             } else {
                 format!(
                     "{given_kind} in version {version:?} cannot be handled as a {kind}: converting to {kind}: unknown conversion"
@@ -223,11 +228,16 @@ impl Call {
             FieldValidation::Strict => {
                 let why = format!("strict decoding error: {}", texts.join(", "));
                 let kind = &self.kind.kind;
-                return Err(ApiError::bad_request(if self.kind.origin == Origin::Custom || options == "PatchOptions" {
-                    why
-                } else {
-                    format!("{kind} in version {:?} cannot be handled as a {kind}: {why}", self.version().name)
-                }));
+                return Err(ApiError::bad_request(
+                    if self.kind.origin == Origin::Custom || options == "PatchOptions" {
+                        why
+                    } else {
+                        format!(
+                            "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+                            self.version().name
+                        )
+                    },
+                ));
             }
         }
         Ok(())
@@ -240,7 +250,9 @@ impl Call {
                 Ok(raw(code, "application/json", render::bytes(record, &self.kind, self.version)))
             }
             Shape::Table => self.respond_value(code, &record.to_value()),
-            Shape::Metadata => self.respond_value(code, &crate::convert::load(record, &self.kind, self.version)),
+            Shape::Metadata => {
+                self.respond_value(code, &crate::convert::load(record, &self.kind, self.version))
+            }
         }
     }
 

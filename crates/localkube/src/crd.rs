@@ -46,9 +46,8 @@ pub fn prepare(crd: &mut Value, old: Option<&Value>, context: &Context<'_>) {
             set("Established", false, "NotAccepted", "not all names are accepted");
         }
     }
-    let mut stored: Vec<Value> = old
-        .and_then(|old| old["status"]["storedVersions"].as_array().cloned())
-        .unwrap_or_default();
+    let mut stored: Vec<Value> =
+        old.and_then(|old| old["status"]["storedVersions"].as_array().cloned()).unwrap_or_default();
     let versions = crd["spec"]["versions"].as_array();
     let storage = versions.into_iter().flatten().find(|version| version["storage"] == true);
     if let Some(name) = storage.map(|version| version["name"].clone())
@@ -74,12 +73,19 @@ fn name_conflict(crd: &Value, context: &Context<'_>) -> Option<(&'static str, St
     let text = |key: &str| spec["names"][key].as_str().unwrap_or_default().to_owned();
     for other in registry.kinds().filter(|other| other.group == group && other.plural != plural) {
         let taken = |name: &str| {
-            *other.plural == *name || *other.singular == *name || other.short_names.iter().any(|one| one == name)
+            *other.plural == *name
+                || *other.singular == *name
+                || other.short_names.iter().any(|one| one == name)
         };
         let resources = std::iter::once(text("plural")).chain([text("singular")]).chain(
-            spec["names"]["shortNames"].as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)),
+            spec["names"]["shortNames"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str().map(str::to_owned)),
         );
-        let reasons = ["PluralConflict", "SingularConflict"].into_iter().chain(std::iter::repeat("ShortNamesConflict"));
+        let reasons =
+            ["PluralConflict", "SingularConflict"].into_iter().chain(std::iter::repeat("ShortNamesConflict"));
         for (name, reason) in resources.zip(reasons) {
             if taken(&name) {
                 return Some((reason, format!("{name:?} is already in use")));
@@ -129,7 +135,9 @@ pub fn needs_cleanup(crd: &Value) -> bool {
 /// Deletes every object of the kind, waits until the last is gone, and lets the definition go.
 pub async fn clean_up(server: ApiServer, name: String) {
     let registry = server.registry();
-    let Some(definitions) = registry.resource("apiextensions.k8s.io", "customresourcedefinitions") else { return };
+    let Some(definitions) = registry.resource("apiextensions.k8s.io", "customresourcedefinitions") else {
+        return;
+    };
     let call = Call::internal(&server, definitions, "", &name);
     let kind = registry
         .kinds()
@@ -158,7 +166,8 @@ pub async fn clean_up(server: ApiServer, name: String) {
 async fn delete_instances(server: &ApiServer, kind: &std::sync::Arc<Kind>) {
     let mut watcher = server.store().watch(kind.table, server.store().revision());
     loop {
-        let Ok(listing) = server.store().list(kind.table, "", None, ReadAt::Latest, usize::MAX, |_| true) else {
+        let Ok(listing) = server.store().list(kind.table, "", None, ReadAt::Latest, usize::MAX, |_| true)
+        else {
             return;
         };
         if listing.records.is_empty() {

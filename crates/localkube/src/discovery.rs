@@ -30,8 +30,11 @@ pub fn answer(server: &ApiServer, path: &str, headers: &HeaderMap) -> Result<Res
             "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": server.address()}],
         }),
         ["apis"] => {
-            let groups: Vec<Value> =
-                groups(&registry).iter().filter(|(name, _)| !name.is_empty()).map(|(name, versions)| group(name, versions)).collect();
+            let groups: Vec<Value> = groups(&registry)
+                .iter()
+                .filter(|(name, _)| !name.is_empty())
+                .map(|(name, versions)| group(name, versions))
+                .collect();
             json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         }
         ["api", "v1"] => resources(&registry, "", "v1")?,
@@ -180,7 +183,12 @@ fn subresources(kind: &Kind, version: usize) -> Vec<Sub<'_>> {
         all.push(Sub { name: sub.name(), kind, group_version, verbs });
     }
     if kind.versions[version].scale.is_some() {
-        all.push(Sub { name: "scale", kind: "Scale", group_version: Some(("autoscaling", "v1")), verbs: CHANGE });
+        all.push(Sub {
+            name: "scale",
+            kind: "Scale",
+            group_version: Some(("autoscaling", "v1")),
+            verbs: CHANGE,
+        });
     }
     if kind.versions[version].status {
         all.push(Sub { name: "status", kind: own, group_version: None, verbs: CHANGE });
@@ -196,8 +204,9 @@ fn aggregated(registry: &Registry, core: bool) -> Value {
             let versions: Vec<Value> = versions
                 .iter()
                 .map(|version| {
-                    let mut resources: Vec<Value> =
-                        served(registry, &name, version).map(|(kind, index)| aggregated_kind(kind, index)).collect();
+                    let mut resources: Vec<Value> = served(registry, &name, version)
+                        .map(|(kind, index)| aggregated_kind(kind, index))
+                        .collect();
                     if name == metrics_api::GROUP {
                         resources = metrics_api::aggregated_resources();
                     }
@@ -217,7 +226,8 @@ fn aggregated(registry: &Registry, core: bool) -> Value {
 
 fn aggregated_kind(kind: &Kind, version: usize) -> Value {
     let scope = if kind.namespaced { "Namespaced" } else { "Cluster" };
-    let response = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let response =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let name = &kind.versions[version].name;
     let mut entry = json!({
         "resource": kind.plural,

@@ -96,8 +96,11 @@ impl ApiError {
 
     /// No such path at all.
     pub fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource")
-            .about(&Subject::default(), "", "")
+        Self::new(404, "NotFound", "the server could not find the requested resource").about(
+            &Subject::default(),
+            "",
+            "",
+        )
     }
 
     pub fn already_exists(subject: &Subject, name: &str) -> Self {
@@ -107,8 +110,11 @@ impl ApiError {
 
     pub fn conflict(subject: &Subject, name: &str, why: &str) -> Self {
         let what = subject.qualified(&subject.resource);
-        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {what} {name:?}: {why}"))
-            .about(subject, &subject.resource, name)
+        Self::new(409, "Conflict", format!("Operation cannot be fulfilled on {what} {name:?}: {why}")).about(
+            subject,
+            &subject.resource,
+            name,
+        )
     }
 
     pub fn modified(subject: &Subject, name: &str) -> Self {
@@ -159,18 +165,16 @@ impl ApiError {
 
     /// The generic 405 for a method a path does not have.
     pub fn method_unknown() -> Self {
-        Self::new(
-            405,
-            "MethodNotAllowed",
-            "the server does not allow this method on the requested resource",
-        )
+        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
     }
 
     pub fn unsupported_media_type(accepted: &str) -> Self {
         Self::new(
             415,
             "UnsupportedMediaType",
-            format!("the body of the request was in an unknown format - accepted media types include: {accepted}"),
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {accepted}"
+            ),
         )
     }
 
@@ -188,10 +192,6 @@ impl ApiError {
             "RequestEntityTooLarge",
             format!("Request entity too large: limit is {}", crate::http::BODY_LIMIT),
         )
-    }
-
-    pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(503, "ServiceUnavailable", message)
     }
 
     pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
@@ -248,16 +248,8 @@ impl ApiError {
         self.0.reason
     }
 
-    pub fn message(&self) -> &str {
-        &self.0.message
-    }
-
     pub fn retry_after(&self) -> Option<u64> {
         self.0.details.get("retryAfterSeconds").and_then(Value::as_u64)
-    }
-
-    pub fn is_conflict(&self) -> bool {
-        self.0.code == 409 && self.0.reason == "Conflict"
     }
 
     pub fn to_status(&self) -> Value {

@@ -36,9 +36,14 @@ pub async fn run(server: WeakServer, ttl: Duration) {
             let events = watcher.poll_events();
             if std::mem::take(&mut first) || events.is_err() {
                 // From before our time, or too many to follow: their time starts now.
-                if let Ok(listing) = server.store().list(*table, "", None, ReadAt::Latest, usize::MAX, |_| true) {
+                if let Ok(listing) =
+                    server.store().list(*table, "", None, ReadAt::Latest, usize::MAX, |_| true)
+                {
                     queue.extend(
-                        listing.records.iter().map(|record| (now, *table, record.key.clone(), record.revision)),
+                        listing
+                            .records
+                            .iter()
+                            .map(|record| (now, *table, record.key.clone(), record.revision)),
                     );
                     *watcher = server.store().watch(*table, listing.revision);
                 }

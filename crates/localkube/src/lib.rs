@@ -32,14 +32,14 @@ mod protobuf;
 mod registry;
 mod render;
 mod selectors;
-mod service_ips;
 mod server;
+mod service_ips;
 mod storage;
 mod subresources;
 mod table;
 mod verbs;
 
 pub use http::{ListenError, ListenOptions, Listener};
-pub use server::{ApiServer, OpenError, Options};
 pub(crate) use server::new_token;
+pub use server::{ApiServer, OpenError, Options};
 pub use storage::Storage;

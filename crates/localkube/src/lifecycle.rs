@@ -78,12 +78,16 @@ enum Grace {
     Unchanged,
     /// Deleting already, with no time left.
     Over,
-    Until { at: Timestamp, seconds: i64 },
+    Until {
+        at: Timestamp,
+        seconds: i64,
+    },
 }
 
 fn grace(live: &Value, options: &DeleteOptions, now: Timestamp) -> Grace {
     let asked = options.grace_period.map(|seconds| if seconds < 0 { 1 } else { seconds });
-    let after = |at: Timestamp, seconds: i64| at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(at);
+    let after =
+        |at: Timestamp, seconds: i64| at.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(at);
     let metadata = &live["metadata"];
     if object::is_deleting(live) {
         let left = metadata["deletionGracePeriodSeconds"].as_i64().unwrap_or_default();
@@ -91,7 +95,8 @@ fn grace(live: &Value, options: &DeleteOptions, now: Timestamp) -> Grace {
             return Grace::Over;
         }
         let Some(asked) = asked.filter(|asked| *asked < left) else { return Grace::Unchanged };
-        let end = object::parse_timestamp(object::text(live, &["metadata", "deletionTimestamp"])).unwrap_or(now);
+        let end =
+            object::parse_timestamp(object::text(live, &["metadata", "deletionTimestamp"])).unwrap_or(now);
         let at = after(after(end, -left), asked);
         return if at < now {
             Grace::Until { at: now, seconds: asked.min(1) }
@@ -119,8 +124,11 @@ fn finalizers_for(object: &Value, options: &DeleteOptions) -> Vec<String> {
         Some(_) => (false, false),
         None => (present.contains(&ORPHAN), present.contains(&FOREGROUND)),
     };
-    let mut finalizers: Vec<String> =
-        present.iter().filter(|name| **name != ORPHAN && **name != FOREGROUND).map(|name| (*name).to_owned()).collect();
+    let mut finalizers: Vec<String> = present
+        .iter()
+        .filter(|name| **name != ORPHAN && **name != FOREGROUND)
+        .map(|name| (*name).to_owned())
+        .collect();
     if orphan {
         finalizers.push(ORPHAN.to_owned());
     }
@@ -165,7 +173,8 @@ pub fn check_namespace(call: &Call, name: &str) -> Result<()> {
     // The phase is a selectable field of the row: no need to read the whole namespace.
     let phase = namespaces.selectable.iter().position(|field| field.label == "status.phase");
     if phase.is_some_and(|index| record.fields.get(index).is_some_and(|phase| &**phase == "Terminating")) {
-        let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+        let why =
+            format!("unable to create new content in namespace {namespace} because it is being terminated");
         let cause = json!({
             "reason": "NamespaceTerminating",
             "message": format!("namespace {namespace} is being terminated"),

@@ -1,6 +1,5 @@
 //! The edge to `merge`: patches of a request, and who owns what after a write.
 
-
 use merge::{
     apply::{ApplyError, Updater, managed_fields, ownership::Reset, ownership::Versions, typed, typed::Type},
     json_patch, merge_patch, strategic,
@@ -46,8 +45,8 @@ impl Patch {
             let patch = Self::Apply { config: decoded.value, force: call.query.flag("force") };
             return Ok((patch, decoded.duplicates));
         }
-        let decoded =
-            decode::json(body).map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
+        let decoded = decode::json(body)
+            .map_err(|why| ApiError::bad_request(format!("error decoding patch: {why}")))?;
         let patch = match format {
             PatchFormat::Json => Self::Json(decoded.value),
             PatchFormat::Strategic => Self::Strategic(decoded.value),
@@ -66,13 +65,17 @@ impl Patch {
         let mut object = live.clone();
         match self {
             Self::Json(patch) => json_patch::apply(&mut object, patch).map_err(|error| match error {
-                json_patch::Error::Malformed(why) => ApiError::bad_request(format!("error decoding patch: {why}")),
+                json_patch::Error::Malformed(why) => {
+                    ApiError::bad_request(format!("error decoding patch: {why}"))
+                }
                 json_patch::Error::TooManyOperations(_) => {
                     ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
                 }
-                json_patch::Error::DoesNotApply(why) => {
-                    ApiError::new(422, "Invalid", format!("the server rejected our request due to an error in our request: {why}"))
-                }
+                json_patch::Error::DoesNotApply(why) => ApiError::new(
+                    422,
+                    "Invalid",
+                    format!("the server rejected our request due to an error in our request: {why}"),
+                ),
             })?,
             Self::Merge(patch) => merge_patch::apply(&mut object, patch),
             Self::Strategic(patch) => {
@@ -111,7 +114,8 @@ pub fn apply(call: &Call, live: Option<&Value>, config: &Value, force: bool) -> 
     if !config.is_object() {
         return Err(ApiError::bad_request("the configuration to apply must be an object"));
     }
-    if config["metadata"].get("managedFields").is_some_and(|fields| *fields != json!([]) && !fields.is_null()) {
+    if config["metadata"].get("managedFields").is_some_and(|fields| *fields != json!([]) && !fields.is_null())
+    {
         return Err(ApiError::bad_request("metadata.managedFields must be nil"));
     }
     let name = object::name(config);
@@ -170,9 +174,7 @@ fn with_updater<T>(call: &Call, run: impl FnOnce(&Updater<'_>) -> T) -> T {
 fn reset(call: &Call) -> Reset {
     match call.target.subresource.as_str() {
         "" if call.version().status => Reset::fields([&["status"][..]]),
-        "status" if call.kind.origin == Origin::Custom => {
-            Reset::all_but([&["status"][..]])
-        }
+        "status" if call.kind.origin == Origin::Custom => Reset::all_but([&["status"][..]]),
         "status" => Reset::fields([&["spec"][..]]),
         _ => Reset::Nothing,
     }
@@ -204,4 +206,3 @@ impl Versions for KindVersions<'_> {
         Ok(object)
     }
 }
-

@@ -17,7 +17,8 @@ pub struct Context<'a> {
 pub fn namespace(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
     let name = object::name(new).to_owned();
     if !name.is_empty() {
-        object::map_at(new, &["metadata", "labels"]).insert("kubernetes.io/metadata.name".to_owned(), name.into());
+        object::map_at(new, &["metadata", "labels"])
+            .insert("kubernetes.io/metadata.name".to_owned(), name.into());
     }
     match old {
         None => {
@@ -87,7 +88,8 @@ fn quality_of_service(spec: &Value) -> &'static str {
     let containers = || {
         ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().into_iter().flatten())
     };
-    let sections = || containers().flat_map(|one| ["requests", "limits"].map(|section| &one["resources"][section]));
+    let sections =
+        || containers().flat_map(|one| ["requests", "limits"].map(|section| &one["resources"][section]));
     let says_something = |section: &Value| ["cpu", "memory"].iter().any(|name| section.get(*name).is_some());
     if !sections().any(says_something) {
         return "BestEffort";

@@ -11,7 +11,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    bootstrap, call::{Call, Warnings}, crd, expiry,
+    bootstrap,
+    call::{Call, Warnings},
+    crd, expiry,
     http::{ListenError, ListenOptions, Listener, Query, Target, User},
     object,
     registry::{Kind, Registry},
@@ -88,13 +90,17 @@ impl ApiServer {
 
     fn restore(&self, stored: Vec<Stored>) -> Result<(), OpenError> {
         // Definitions first: they tell what is selectable in the objects of their kinds.
-        let (definitions, objects): (Vec<_>, Vec<_>) = stored.into_iter().partition(|one| one.table == crd::TABLE);
+        let (definitions, objects): (Vec<_>, Vec<_>) =
+            stored.into_iter().partition(|one| one.table == crd::TABLE);
         for group in [definitions, objects] {
             for Stored { table, key, json } in group {
                 let corrupt =
                     |why: String| OpenError::Corrupt { table: table.clone(), key: key.clone(), why };
-                let value: Value = serde_json::from_slice(&json).map_err(|error| corrupt(error.to_string()))?;
-                let revision = object::resource_version(&value).parse().map_err(|_| corrupt("it has no resource version".to_owned()))?;
+                let value: Value =
+                    serde_json::from_slice(&json).map_err(|error| corrupt(error.to_string()))?;
+                let revision = object::resource_version(&value)
+                    .parse()
+                    .map_err(|_| corrupt("it has no resource version".to_owned()))?;
                 let registry = self.registry();
                 let selectable = registry.of_table(&table).map_or(&[][..], |kind| &kind.selectable);
                 let record = Draft::new(&key, &value, selectable).finish(revision);

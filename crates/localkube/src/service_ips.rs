@@ -32,7 +32,10 @@ pub fn assign(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Re
     }
     let taken = Taken::read(context, object::uid(old.unwrap_or(&Value::Null)));
     let address = match spec.get("clusterIP").and_then(Value::as_str).unwrap_or_default() {
-        "" => taken.free_address().ok_or_else(|| ApiError::internal("every cluster address is in use"))?.to_string(),
+        "" => taken
+            .free_address()
+            .ok_or_else(|| ApiError::internal("every cluster address is in use"))?
+            .to_string(),
         given => given.to_owned(),
     };
     spec.insert("clusterIPs".to_owned(), json!([address]));
@@ -66,7 +69,8 @@ impl Taken {
     fn read(context: &Context<'_>, uid: &str) -> Self {
         let mut taken = Self { addresses: HashSet::new(), ports: HashSet::new() };
         let store = context.server.store();
-        let Ok(listing) = store.list(context.kind.table, "", None, ReadAt::Latest, usize::MAX, |_| true) else {
+        let Ok(listing) = store.list(context.kind.table, "", None, ReadAt::Latest, usize::MAX, |_| true)
+        else {
             return taken;
         };
         for record in listing.records {
@@ -74,7 +78,9 @@ impl Taken {
             if !uid.is_empty() && object::uid(&service) == uid {
                 continue;
             }
-            taken.addresses.extend(service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok()));
+            taken
+                .addresses
+                .extend(service["spec"]["clusterIP"].as_str().and_then(|text| text.parse::<Ipv4Addr>().ok()));
             let ports = service["spec"]["ports"].as_array();
             taken.ports.extend(ports.into_iter().flatten().filter_map(|port| port["nodePort"].as_u64()));
         }

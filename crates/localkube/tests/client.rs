@@ -10,7 +10,10 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Client, ResourceExt,
-    api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent, WatchParams},
+    api::{
+        ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, WatchEvent,
+        WatchParams,
+    },
     core::GroupVersionKind,
 };
 use localkube::{ApiServer, Options};
@@ -65,7 +68,8 @@ async fn create_read_update_delete() {
     assert_ne!(written.resource_version(), made.resource_version());
     assert_eq!(code(api.replace("a", &PostParams::default(), &read).await), 409, "the version is stale now");
 
-    let same = api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"key": "2"}}))).await.unwrap();
+    let same =
+        api.patch("a", &PatchParams::default(), &Patch::Merge(json!({"data": {"key": "2"}}))).await.unwrap();
     assert_eq!(same.resource_version(), written.resource_version(), "nothing changed, so nothing is written");
 
     api.delete("a", &DeleteParams::default()).await.unwrap();
@@ -79,9 +83,12 @@ async fn lists_in_pages_and_by_labels() {
     let server = server().await;
     let api: Api<ConfigMap> = Api::default_namespaced(server.client("default"));
     for index in 0..5 {
-        api.create(&PostParams::default(), &config(&format!("c{index}"), if index < 2 { "low" } else { "high" }))
-            .await
-            .unwrap();
+        api.create(
+            &PostParams::default(),
+            &config(&format!("c{index}"), if index < 2 { "low" } else { "high" }),
+        )
+        .await
+        .unwrap();
     }
     let low = api.list(&ListParams::default().labels("value=low")).await.unwrap();
     assert_eq!(low.items.len(), 2);
@@ -126,7 +133,9 @@ async fn watches_see_every_change_in_order() {
 
     server.compact();
     let mut gone = api.watch(&WatchParams::default(), &start).await.unwrap().boxed();
-    let WatchEvent::Error(status) = gone.next().await.unwrap().unwrap() else { panic!("too old to watch from") };
+    let WatchEvent::Error(status) = gone.next().await.unwrap().unwrap() else {
+        panic!("too old to watch from")
+    };
     assert_eq!((status.code, status.reason.as_str()), (410, "Expired"));
 }
 
@@ -167,7 +176,9 @@ async fn finalizers_hold_and_pods_get_time() {
 
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let pod = |name: &str, node: Value| -> Pod {
-        object(json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}}))
+        object(
+            json!({"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}}),
+        )
     };
     pods.create(&PostParams::default(), &pod("bound", "n1".into())).await.unwrap();
     pods.create(&PostParams::default(), &pod("loose", Value::Null)).await.unwrap();
@@ -230,8 +241,9 @@ async fn custom_kinds_come_and_go() {
     assert_eq!(made.data["spec"], json!({"size": 3, "color": "red"}), "pruned and defaulted");
     let bad = Patch::Merge(json!({"spec": {"size": -1}}));
     assert_eq!(code(api.patch("b", &PatchParams::default(), &bad).await), 422);
-    let scale = api.patch_scale("b", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 4}})));
-    assert_eq!(scale.await.unwrap().spec.unwrap().replicas, Some(4));
+    let four = Patch::Merge(json!({"spec": {"replicas": 4}}));
+    let scale = api.patch_scale("b", &PatchParams::default(), &four).await.unwrap();
+    assert_eq!(scale.spec.unwrap().replicas, Some(4));
     assert_eq!(api.get("b").await.unwrap().data["spec"]["size"], 4);
 
     definitions.delete("boats.example.com", &DeleteParams::default()).await.unwrap();

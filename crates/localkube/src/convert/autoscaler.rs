@@ -32,7 +32,8 @@ pub fn to_v1(autoscaler: &mut Value) {
         note(CONDITIONS, conditions);
     }
     if let Some(Value::Array(metrics)) = object::remove(autoscaler, &["status", "currentMetrics"]) {
-        let cpu = metrics.iter().find(|metric| metric["type"] == "Resource" && metric["resource"]["name"] == "cpu");
+        let cpu =
+            metrics.iter().find(|metric| metric["type"] == "Resource" && metric["resource"]["name"] == "cpu");
         if let Some(used) = cpu.and_then(|cpu| cpu["resource"]["current"].get("averageUtilization")) {
             autoscaler["status"]["currentCPUUtilizationPercentage"] = used.clone();
         }
@@ -53,7 +54,8 @@ pub fn from_v1(autoscaler: &mut Value) {
     let (metrics, behavior) = (take(METRICS), take(BEHAVIOR));
     let (current, conditions) = (take(CURRENT_METRICS), take(CONDITIONS));
 
-    let mut all: Vec<Value> = metrics.iter().filter_map(Value::as_array).flatten().map(spec_from_v1).collect();
+    let mut all: Vec<Value> =
+        metrics.iter().filter_map(Value::as_array).flatten().map(spec_from_v1).collect();
     if let Some(target) = object::remove(autoscaler, &["spec", "targetCPUUtilizationPercentage"])
         && !target.is_null()
     {
@@ -87,7 +89,11 @@ fn is_cpu_utilization(metric: &Value) -> bool {
 type Flat = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 const SPECS: &[Flat] = &[
-    ("resource", "", &[("averageUtilization", "targetAverageUtilization"), ("averageValue", "targetAverageValue")]),
+    (
+        "resource",
+        "",
+        &[("averageUtilization", "targetAverageUtilization"), ("averageValue", "targetAverageValue")],
+    ),
     (
         "containerResource",
         "",
@@ -99,7 +105,11 @@ const SPECS: &[Flat] = &[
 ];
 
 const STATUSES: &[Flat] = &[
-    ("resource", "", &[("averageUtilization", "currentAverageUtilization"), ("averageValue", "currentAverageValue")]),
+    (
+        "resource",
+        "",
+        &[("averageUtilization", "currentAverageUtilization"), ("averageValue", "currentAverageValue")],
+    ),
     (
         "containerResource",
         "",

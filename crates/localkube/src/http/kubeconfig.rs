@@ -29,7 +29,8 @@ pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut partial = path.as_os_str().to_owned();
     partial.push(".partial");
-    let mut file = fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&partial)?;
+    let mut file =
+        fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&partial)?;
     file.write_all(text.as_bytes())?;
     drop(file);
     fs::rename(&partial, path)

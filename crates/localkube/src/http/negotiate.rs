@@ -89,7 +89,8 @@ impl IncludeObject {
 }
 
 fn media_type(headers: &HeaderMap) -> &str {
-    let value = headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let value =
+        headers.get(http::header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     value.split(';').next().unwrap_or_default().trim()
 }
 

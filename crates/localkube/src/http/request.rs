@@ -143,7 +143,13 @@ mod tests {
         let shown = match Target::parse(path) {
             Some(t) => format!(
                 "{}/{} ns={} {} name={} sub={} rest={}{}",
-                t.group, t.version, t.namespace, t.resource, t.name, t.subresource, t.rest,
+                t.group,
+                t.version,
+                t.namespace,
+                t.resource,
+                t.name,
+                t.subresource,
+                t.rest,
                 if t.watch { " watch" } else { "" }
             ),
             None => "none".to_owned(),

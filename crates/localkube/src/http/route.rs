@@ -31,7 +31,9 @@ pub async fn route(server: &ApiServer, parts: Parts, body: Bytes) -> Result<Resp
             only_get(&parts)?;
             openapi::answer(server, path, &parts.headers, &query)
         }
-        "healthz" | "livez" | "readyz" => Ok(raw(200, "text/plain; charset=utf-8", Bytes::from_static(b"ok"))),
+        "healthz" | "livez" | "readyz" => {
+            Ok(raw(200, "text/plain; charset=utf-8", Bytes::from_static(b"ok")))
+        }
         "version" => Ok(json(200, &discovery::version())),
         "" => Ok(json(200, &discovery::paths(server))),
         _ => Err(ApiError::no_such_path()),
@@ -132,7 +134,8 @@ fn manager(query: &Query, headers: &HeaderMap) -> String {
     if !given.is_empty() {
         return given.to_owned();
     }
-    let agent = headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let agent =
+        headers.get(http::header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let program = agent.split('/').next().unwrap_or_default();
     if program.is_empty() { "unknown".to_owned() } else { program.chars().take(128).collect() }
 }
@@ -153,4 +156,3 @@ fn quoted(text: &str) -> String {
     out.push('"');
     out
 }
-

@@ -27,12 +27,7 @@ const VERBS: [&str; 2] = ["get", "list"];
 /// Resource, kind of its metrics, whether it lives in namespaces.
 const RESOURCES: [(&str, &str, bool); 2] = [("nodes", "NodeMetrics", false), ("pods", "PodMetrics", true)];
 
-pub async fn answer(
-    server: &ApiServer,
-    target: &Target,
-    verb: Verb,
-    query: &Query,
-) -> Result<Response> {
+pub async fn answer(server: &ApiServer, target: &Target, verb: Verb, query: &Query) -> Result<Response> {
     let known = RESOURCES.iter().find(|(resource, ..)| *resource == target.resource);
     let (Some((resource, metrics_kind, _)), VERSION) = (known, target.version.as_str()) else {
         return Err(ApiError::no_such_path());
@@ -47,7 +42,12 @@ pub async fn answer(
         Verb::Get => {
             let subject = Subject::new(GROUP, resource, metrics_kind);
             let key = kind.key(&target.namespace, &target.name);
-            vec![server.store().get(kind.table, &key).ok_or_else(|| ApiError::not_found(&subject, &target.name))?]
+            vec![
+                server
+                    .store()
+                    .get(kind.table, &key)
+                    .ok_or_else(|| ApiError::not_found(&subject, &target.name))?,
+            ]
         }
         _ => {
             let prefix = kind.prefix(&target.namespace);
@@ -71,8 +71,10 @@ pub async fn answer(
 
 /// The metrics of one node or pod, if there are any yet.
 fn describe(record: &Record, kind: &Kind, measured: &Measured) -> Option<Value> {
-    let labels: Value = record.labels.iter().map(|(key, value)| (key.to_string(), Value::from(&**value))).collect();
-    let mut metadata = json!({"name": record.name(), "creationTimestamp": object::timestamp(jiff::Timestamp::now())});
+    let labels: Value =
+        record.labels.iter().map(|(key, value)| (key.to_string(), Value::from(&**value))).collect();
+    let mut metadata =
+        json!({"name": record.name(), "creationTimestamp": object::timestamp(jiff::Timestamp::now())});
     if !record.labels.is_empty() {
         metadata["labels"] = labels;
     }

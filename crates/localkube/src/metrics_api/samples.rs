@@ -143,7 +143,9 @@ pub fn parse(text: &str, node: &str, now: Timestamp) -> Sample {
             _ => continue,
         };
         let mut numbers = numbers.split_whitespace();
-        let Some(value) = numbers.next().and_then(|text| text.parse::<f64>().ok()).filter(|value| *value >= 0.0) else {
+        let Some(value) =
+            numbers.next().and_then(|text| text.parse::<f64>().ok()).filter(|value| *value >= 0.0)
+        else {
             continue;
         };
         let at = numbers.next().and_then(|text| text.parse().ok());
@@ -183,7 +185,8 @@ pub fn compare(before: &Sample, after: &Sample) -> Measured {
     let mut measured = Measured::default();
     for (subject, new) in after {
         let Some(old) = before.get(subject) else { continue };
-        let (Some(new_cpu), Some(old_cpu), Some(bytes)) = (new.cpu_seconds, old.cpu_seconds, new.bytes) else {
+        let (Some(new_cpu), Some(old_cpu), Some(bytes)) = (new.cpu_seconds, old.cpu_seconds, new.bytes)
+        else {
             continue;
         };
         let window = new.at.duration_since(old.at);
@@ -191,12 +194,8 @@ pub fn compare(before: &Sample, after: &Sample) -> Measured {
             continue;
         }
         let used = if new_cpu < old_cpu { new_cpu } else { new_cpu - old_cpu };
-        let usage = Usage {
-            cores: used / window.as_secs_f64(),
-            bytes,
-            at: new.at,
-            window: window.unsigned_abs(),
-        };
+        let usage =
+            Usage { cores: used / window.as_secs_f64(), bytes, at: new.at, window: window.unsigned_abs() };
         match subject {
             Subject::Node(name) => drop(measured.nodes.insert(name.clone(), usage)),
             Subject::Container { pod, name } => {
@@ -228,11 +227,23 @@ mod tests {
         let shown = |after: Sample| {
             let measured = compare(&before, &after);
             let pod = measured.pods.get("a/p").and_then(|pod| pod.get("c"));
-            format!("{:?} nodes={}", pod.map(|usage| (usage.cores, usage.bytes, usage.window)), measured.nodes.len())
+            format!(
+                "{:?} nodes={}",
+                pod.map(|usage| (usage.cores, usage.bytes, usage.window)),
+                measured.nodes.len()
+            )
         };
-        expect![[r#"Some((0.25, 2048000, 4s)) nodes=1"#]].assert_eq(&shown(parse(&text(2.0, 5_000), "n", at(5))));
+        expect![[r#"Some((0.25, 2048000, 4s)) nodes=1"#]].assert_eq(&shown(parse(
+            &text(2.0, 5_000),
+            "n",
+            at(5),
+        )));
         // Restarted: the counter began anew.
-        expect![[r#"Some((0.125, 2048000, 4s)) nodes=1"#]].assert_eq(&shown(parse(&text(0.5, 5_000), "n", at(5))));
+        expect![[r#"Some((0.125, 2048000, 4s)) nodes=1"#]].assert_eq(&shown(parse(
+            &text(0.5, 5_000),
+            "n",
+            at(5),
+        )));
         // The node told the same sample twice.
         expect![[r#"None nodes=0"#]].assert_eq(&shown(before.clone()));
     }

@@ -47,7 +47,9 @@ enum Kind {
     Boolean,
     Double,
     Bytes,
-    Time { micro: bool },
+    Time {
+        micro: bool,
+    },
     Duration,
     Quantity,
     IntOrString,
@@ -59,7 +61,11 @@ enum Kind {
 type Message = HashMap<u32, Descriptor>;
 
 static MESSAGES: LazyLock<HashMap<&'static str, Message>> = LazyLock::new(|| {
-    include_str!("messages.txt").lines().filter(|line| !line.starts_with('#')).filter_map(parse_message).collect()
+    include_str!("messages.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(parse_message)
+        .collect()
 });
 
 fn parse_message(line: &'static str) -> Option<(&'static str, Message)> {
@@ -95,7 +101,9 @@ fn parse_message(line: &'static str) -> Option<(&'static str, Message)> {
 
 /// The object in a body.
 pub fn decode(body: &[u8]) -> Result<Value, String> {
-    let envelope = body.strip_prefix(MAGIC).ok_or("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")?;
+    let envelope = body
+        .strip_prefix(MAGIC)
+        .ok_or("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")?;
     let (mut api_version, mut kind, mut content) = (String::new(), String::new(), &[][..]);
     for field in Reader::new(envelope) {
         match field? {
@@ -165,7 +173,11 @@ fn decode_message(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, 
     Ok(object)
 }
 
-fn decode_entry(descriptor: &Descriptor, payload: Payload<'_>, depth: usize) -> Result<(String, Value), String> {
+fn decode_entry(
+    descriptor: &Descriptor,
+    payload: Payload<'_>,
+    depth: usize,
+) -> Result<(String, Value), String> {
     let Payload::Bytes(bytes) = payload else { return Err("protobuf: a map entry is no message".to_owned()) };
     let mut key = String::new();
     let mut value = decode_value(descriptor.kind, Payload::Bytes(&[]), depth)?;
@@ -236,7 +248,8 @@ fn decode_time(bytes: &[u8], micro: bool) -> Result<Value, String> {
     if seconds == 0 && nanos == 0 {
         return Ok(Value::Null);
     }
-    let at = Timestamp::new(seconds, i32::try_from(nanos).unwrap_or_default()).map_err(|error| error.to_string())?;
+    let at = Timestamp::new(seconds, i32::try_from(nanos).unwrap_or_default())
+        .map_err(|error| error.to_string())?;
     Ok(if micro { object::micro_timestamp(at) } else { object::timestamp(at) }.into())
 }
 

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Generation, Kind, Origin, Rules, ScalePaths, SelectableField, Selector, StatusMetadata, Subresource, Text,
-    Version,
+    Generation, Kind, Origin, Rules, ScalePaths, SelectableField, Selector, StatusMetadata, Subresource,
+    Text, Version,
 };
 use crate::{
     convert::Conversion,
@@ -57,7 +57,12 @@ const PLAIN: Rules = Rules {
 // === impl Row ===
 
 impl Row {
-    const fn new(group: &'static str, kind: &'static str, plural: &'static str, singular: &'static str) -> Self {
+    const fn new(
+        group: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        singular: &'static str,
+    ) -> Self {
         Self {
             group,
             versions: V1,
@@ -213,7 +218,12 @@ impl Row {
                 .fields
                 .iter()
                 .map(|(label, path, default, fallback)| {
-                    SelectableField::new(*label, if path.is_empty() { label } else { path }, default, fallback)
+                    SelectableField::new(
+                        *label,
+                        if path.is_empty() { label } else { path },
+                        default,
+                        fallback,
+                    )
                 })
                 .collect(),
             rules: self.rules,
@@ -278,11 +288,7 @@ const AUTOSCALERS: &[(&str, Conversion)] = &[("v2", Conversion::None), ("v1", Co
 const ROWS: &[Row] = &[
     Row::new("", "ConfigMap", "configmaps", "configmap").short(&["cm"]),
     Row::new("", "Endpoints", "endpoints", "endpoints").short(&["ep"]).create_on_update(),
-    Row::new("", "Event", "events", "event")
-        .short(&["ev"])
-        .fields(EVENT_FIELDS)
-        .create_on_update()
-        .expires(),
+    Row::new("", "Event", "events", "event").short(&["ev"]).fields(EVENT_FIELDS).create_on_update().expires(),
     Row::new("", "LimitRange", "limitranges", "limitrange").short(&["limits"]).create_on_update(),
     Row::new("", "Namespace", "namespaces", "namespace")
         .short(&["ns"])
@@ -319,10 +325,11 @@ const ROWS: &[Row] = &[
             Subresource::Resize,
         ])
         .prepare(&[prepare::pod]),
-    Row::new("", "ResourceQuota", "resourcequotas", "resourcequota").short(&["quota"]).status().returns_deleted(),
-    Row::new("", "Secret", "secrets", "secret")
-        .fields(&[("type", "", "", "")])
-        .prepare(&[prepare::secret]),
+    Row::new("", "ResourceQuota", "resourcequotas", "resourcequota")
+        .short(&["quota"])
+        .status()
+        .returns_deleted(),
+    Row::new("", "Secret", "secrets", "secret").fields(&[("type", "", "", "")]).prepare(&[prepare::secret]),
     Row::new("", "ServiceAccount", "serviceaccounts", "serviceaccount")
         .short(&["sa"])
         .returns_deleted()
@@ -345,14 +352,29 @@ const ROWS: &[Row] = &[
         .cluster()
         .review(),
     Row::new("authentication.k8s.io", "TokenReview", "tokenreviews", "tokenreview").cluster().review(),
-    Row::new("authorization.k8s.io", "LocalSubjectAccessReview", "localsubjectaccessreviews", "localsubjectaccessreview")
-        .review(),
-    Row::new("authorization.k8s.io", "SelfSubjectAccessReview", "selfsubjectaccessreviews", "selfsubjectaccessreview")
-        .cluster()
-        .review(),
-    Row::new("authorization.k8s.io", "SelfSubjectRulesReview", "selfsubjectrulesreviews", "selfsubjectrulesreview")
-        .cluster()
-        .review(),
+    Row::new(
+        "authorization.k8s.io",
+        "LocalSubjectAccessReview",
+        "localsubjectaccessreviews",
+        "localsubjectaccessreview",
+    )
+    .review(),
+    Row::new(
+        "authorization.k8s.io",
+        "SelfSubjectAccessReview",
+        "selfsubjectaccessreviews",
+        "selfsubjectaccessreview",
+    )
+    .cluster()
+    .review(),
+    Row::new(
+        "authorization.k8s.io",
+        "SelfSubjectRulesReview",
+        "selfsubjectrulesreviews",
+        "selfsubjectrulesreview",
+    )
+    .cluster()
+    .review(),
     Row::new("authorization.k8s.io", "SubjectAccessReview", "subjectaccessreviews", "subjectaccessreview")
         .cluster()
         .review(),

@@ -30,9 +30,8 @@ const RULES: Rules = Rules {
 pub fn kind(crd: &Value, store: &Store) -> Option<Kind> {
     let spec = &crd["spec"];
     let text = |value: &Value| value.as_str().map(|text| Text::Owned(text.to_owned()));
-    let texts = |value: &Value| -> Vec<Text> {
-        value.as_array().into_iter().flatten().filter_map(text).collect()
-    };
+    let texts =
+        |value: &Value| -> Vec<Text> { value.as_array().into_iter().flatten().filter_map(text).collect() };
     let names = &spec["names"];
     let (group, plural, kind) = (text(&spec["group"])?, text(&names["plural"])?, text(&names["kind"])?);
     let versions: Vec<&Value> = spec["versions"].as_array()?.iter().collect();

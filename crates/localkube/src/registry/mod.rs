@@ -206,7 +206,8 @@ impl Registry {
 
     pub fn find(&self, group: &str, version: &str, plural: &str) -> Option<(Arc<Kind>, usize)> {
         let kind = self.by_resource.get(&(Text::Owned(group.to_owned()), Text::Owned(plural.to_owned())))?;
-        let version = kind.versions.iter().position(|candidate| candidate.served && candidate.name == version)?;
+        let version =
+            kind.versions.iter().position(|candidate| candidate.served && candidate.name == version)?;
         Some((kind.clone(), version))
     }
 
@@ -238,7 +239,9 @@ impl Registry {
             }
         }
         // Built-in groups keep the order of their rows; those of CRDs come after, by name.
-        order.sort_by(|a, b| a.0.cmp(&b.0).then_with(|| if a.0 { a.1.cmp(&b.1) } else { std::cmp::Ordering::Equal }));
+        order.sort_by(|a, b| {
+            a.0.cmp(&b.0).then_with(|| if a.0 { a.1.cmp(&b.1) } else { std::cmp::Ordering::Equal })
+        });
         order
             .into_iter()
             .filter_map(|(_, group)| {
@@ -303,8 +306,11 @@ impl SelectableField {
 
     pub fn read(&self, object: &Value) -> String {
         let value = Self::text(object, &self.path);
-        let value =
-            if value.is_empty() && !self.fallback.is_empty() { Self::text(object, &self.fallback) } else { value };
+        let value = if value.is_empty() && !self.fallback.is_empty() {
+            Self::text(object, &self.fallback)
+        } else {
+            value
+        };
         if value.is_empty() { self.default.to_owned() } else { value }
     }
 

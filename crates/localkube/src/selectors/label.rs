@@ -171,8 +171,8 @@ fn tokens(text: &str) -> Vec<Token> {
             }
             _ => {
                 let mut word = String::new();
-                while let Some(c) =
-                    chars.next_if(|c| !c.is_whitespace() && !matches!(c, '!' | '=' | '>' | '<' | '(' | ')' | ','))
+                while let Some(c) = chars
+                    .next_if(|c| !c.is_whitespace() && !matches!(c, '!' | '=' | '>' | '<' | '(' | ')' | ','))
                 {
                     word.push(c);
                 }
@@ -267,7 +267,9 @@ impl Parser {
 
     fn number(&mut self) -> Result<i64, Error> {
         let value = self.value()?;
-        value.parse().map_err(|_| Error(format!("for 'Gt', 'Lt' operators, the value must be an integer: {value:?}")))
+        value
+            .parse()
+            .map_err(|_| Error(format!("for 'Gt', 'Lt' operators, the value must be an integer: {value:?}")))
     }
 
     fn values(&mut self) -> Result<Vec<String>, Error> {
@@ -318,7 +320,9 @@ fn check_key(key: &str) -> Result<(), Error> {
     let prefix_fits = prefix.is_none_or(|prefix| {
         !prefix.is_empty()
             && prefix.len() <= 253
-            && prefix.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.'))
+            && prefix
+                .bytes()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, b'-' | b'.'))
     });
     if prefix_fits && is_name(name) {
         return Ok(());

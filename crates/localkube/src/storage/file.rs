@@ -74,7 +74,11 @@ fn load(database: &Database) -> Result<(u64, Vec<Stored>), redb::Error> {
     for entry in transaction.open_table(OBJECTS)?.iter()? {
         let (key, json) = entry?;
         if let Some((table, key)) = key.value().split_once('\0') {
-            entries.push(Stored { table: table.to_owned(), key: key.to_owned(), json: json.value().to_vec() });
+            entries.push(Stored {
+                table: table.to_owned(),
+                key: key.to_owned(),
+                json: json.value().to_vec(),
+            });
         }
     }
     Ok((revision, entries))
@@ -155,7 +159,8 @@ fn write(
         let mut objects = transaction.open_table(OBJECTS)?;
         let mut place = String::new();
         for (table, event) in events {
-            let name = shared.state.read().unwrap_or_else(PoisonError::into_inner).tables[table.0].name.clone();
+            let name =
+                shared.state.read().unwrap_or_else(PoisonError::into_inner).tables[table.0].name.clone();
             place.clear();
             place.extend([&name, "\0", &event.record.key]);
             match event.action {

@@ -47,7 +47,10 @@ pub enum Change {
     Create(Draft),
     /// Replaces what has this revision.
     Replace(Draft, u64),
-    Delete { key: Box<str>, revision: u64 },
+    Delete {
+        key: Box<str>,
+        revision: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -175,7 +178,9 @@ impl Store {
         let state = self.read();
         let table = &state.tables[table.0];
         let (revision, mut past) = match at {
-            ReadAt::Exactly(revision) if revision < state.revision => (revision, table.log.undo_to(revision)?),
+            ReadAt::Exactly(revision) if revision < state.revision => {
+                (revision, table.log.undo_to(revision)?)
+            }
             _ => (state.revision, BTreeMap::new()),
         };
         let start = match after {

@@ -58,13 +58,18 @@ impl Draft {
             write_field(&mut text, key, value);
         }
         text.push(b'}');
-        for (key, value) in top.iter().filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata")) {
+        for (key, value) in
+            top.iter().filter(|(key, _)| !matches!(key.as_str(), "apiVersion" | "kind" | "metadata"))
+        {
             write_field(&mut text, key, value);
         }
         text.push(b'}');
 
         let labels = metadata.get("labels").and_then(Value::as_object).map(|labels| {
-            labels.iter().map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into())).collect()
+            labels
+                .iter()
+                .map(|(key, value)| (key.as_str().into(), value.as_str().unwrap_or_default().into()))
+                .collect()
         });
         let fields = selectable.iter().map(|field| field.read(object).into_boxed_str()).collect();
         Self { key: key.into(), labels: labels.unwrap_or_default(), fields, text, head: head as u32 }

@@ -48,7 +48,8 @@ pub async fn bind(call: &Call, body: &Bytes) -> Result<Response> {
             "lastTransitionTime": object::timestamp(call.now),
             "observedGeneration": object::generation(live),
         });
-        let conditions = object::map_at(&mut object, &["status"]).entry("conditions").or_insert_with(|| json!([]));
+        let conditions =
+            object::map_at(&mut object, &["status"]).entry("conditions").or_insert_with(|| json!([]));
         if let Some(list) = conditions.as_array_mut() {
             list.retain(|condition| condition["type"] != "PodScheduled");
             list.push(scheduled);

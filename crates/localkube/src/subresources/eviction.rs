@@ -110,7 +110,9 @@ fn spend(budget: &Value, pod: &str, now: &str) -> Result<Value> {
         return Err(ApiError::internal("pdb disruptions allowed is negative"));
     }
     if disrupted > MAX_DISRUPTED {
-        return Err(ApiError::internal("DisruptedPods map too big - too many evictions not confirmed by PDB controller"));
+        return Err(ApiError::internal(
+            "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
+        ));
     }
     if count("disruptionsAllowed") == 0 {
         return Err(refused(format!(

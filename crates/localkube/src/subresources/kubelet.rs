@@ -42,15 +42,21 @@ impl Kubelet {
             .filter_map(|one| one["address"].as_str())
             // A process node's host name may resolve to nothing; its address always leads to it.
             .max_by_key(|host| host.parse::<std::net::IpAddr>().is_ok())?;
-        Some(Self { node: object::name(node).to_owned(), host: host.to_owned(), port: u16::try_from(port).ok()? })
+        Some(Self {
+            node: object::name(node).to_owned(),
+            host: host.to_owned(),
+            port: u16::try_from(port).ok()?,
+        })
     }
 
     pub fn find(server: &ApiServer, node: &str) -> Result<Self> {
         let registry = server.registry();
         let missing = || ApiError::internal(format!("node {node:?} has no endpoint to ask"));
         let nodes = registry.resource("", "nodes").ok_or_else(missing)?;
-        let record =
-            server.store().get(nodes.table, node).ok_or_else(|| ApiError::not_found(&nodes.subject(), node))?;
+        let record = server
+            .store()
+            .get(nodes.table, node)
+            .ok_or_else(|| ApiError::not_found(&nodes.subject(), node))?;
         Self::of_node(&record.to_value()).ok_or_else(missing)
     }
 }
@@ -58,10 +64,7 @@ impl Kubelet {
 /// The response of a node to `GET path`.
 pub async fn get(kubelet: &Kubelet, path: &str) -> Result<http::Response<hyper::body::Incoming>> {
     let unreachable = |why: String| {
-        ApiError::internal(format!(
-            "Get \"https://{}:{}{path}\": {why}",
-            kubelet.host, kubelet.port
-        ))
+        ApiError::internal(format!("Get \"https://{}:{}{path}\": {why}", kubelet.host, kubelet.port))
     };
     let tcp = TcpStream::connect((kubelet.host.as_str(), kubelet.port))
         .await

@@ -70,8 +70,10 @@ fn container(call: &Call, pod: &serde_json::Value) -> Result<String> {
         [one] => Ok((*one).to_owned()),
         [] => Err(ApiError::bad_request(format!("a container name must be specified for pod {name}"))),
         many => {
-            let mut message =
-                format!("a container name must be specified for pod {name}, choose one of: [{}]", many.join(" "));
+            let mut message = format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                many.join(" ")
+            );
             if !init.is_empty() {
                 message.push_str(&format!(" or one of the init containers: [{}]", init.join(" ")));
             }
@@ -83,7 +85,9 @@ fn container(call: &Call, pod: &serde_json::Value) -> Result<String> {
 fn escape(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                char::from(byte).to_string()
+            }
             _ => format!("%{byte:02X}"),
         })
         .collect()

@@ -11,7 +11,6 @@ mod token;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-
 use crate::{
     call::Call,
     error::{ApiError, Result},

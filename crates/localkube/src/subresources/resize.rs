@@ -31,11 +31,14 @@ pub async fn answer(call: &Call, verb: Verb, body: &Bytes) -> Result<Response> {
         let live = live.ok_or_else(|| ApiError::not_found(&call.subject(), &call.target.name))?;
         let (pod, tracked) = match &wanted {
             Wanted::Pod(pod) => (pod.clone(), false),
-            Wanted::Patch(Patch::Apply { config, force }) => (patch::apply(call, Some(live), config, *force)?, true),
+            Wanted::Patch(Patch::Apply { config, force }) => {
+                (patch::apply(call, Some(live), config, *force)?, true)
+            }
             Wanted::Patch(patch) => (patch.apply_to(call, live)?, false),
         };
         let mut object = live.clone();
-        resize(&mut object, &pod).map_err(|error| ApiError::invalid(&call.subject(), &call.target.name, &[error]))?;
+        resize(&mut object, &pod)
+            .map_err(|error| ApiError::invalid(&call.subject(), &call.target.name, &[error]))?;
         for key in ["resourceVersion", "managedFields"] {
             if let Some(value) = pod["metadata"].get(key) {
                 object::meta(&mut object).insert(key.to_owned(), value.clone());
@@ -59,7 +62,10 @@ fn resize(pod: &mut Value, wanted: &Value) -> Result<(), FieldError> {
         let Some(old) = pod["spec"][list].as_array_mut() else { continue };
         for (index, (old, new)) in old.iter_mut().zip(new).enumerate() {
             if old["name"] != new["name"] {
-                return Err(FieldError::forbidden("spec", "containers may not be added, removed or reordered on resize"));
+                return Err(FieldError::forbidden(
+                    "spec",
+                    "containers may not be added, removed or reordered on resize",
+                ));
             }
             for key in ["resources", "resizePolicy"] {
                 if let Some(value) = new.get(key) {

@@ -21,8 +21,12 @@ pub fn request(call: &Call, body: &[u8]) -> Result<Response> {
     let seconds = request["spec"]["expirationSeconds"].as_i64().unwrap_or(DEFAULT_SECONDS);
     let user = User {
         name: format!("system:serviceaccount:{namespace}:{name}").into(),
-        groups: ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{namespace}"), "system:authenticated".to_owned()]
-            .into(),
+        groups: [
+            "system:serviceaccounts".to_owned(),
+            format!("system:serviceaccounts:{namespace}"),
+            "system:authenticated".to_owned(),
+        ]
+        .into(),
     };
     let expires = call.now.checked_add(SignedDuration::from_secs(seconds)).unwrap_or(call.now);
     let token = call.server.issue_token(user, Some(expires));

@@ -13,8 +13,10 @@ type Row = (&'static str, &'static str, i64, &'static str, Compute);
 
 const NAME: Row = ("Name", "string", 0, NAME_DOC, cells::name);
 const AGE: Row = ("Age", "string", 0, CREATED_DOC, cells::age);
-const CONTAINERS: Row = ("Containers", "string", 1, "Names of each container in the template.", cells::containers);
-const IMAGES: Row = ("Images", "string", 1, "Images referenced by each container in the template.", cells::images);
+const CONTAINERS: Row =
+    ("Containers", "string", 1, "Names of each container in the template.", cells::containers);
+const IMAGES: Row =
+    ("Images", "string", 1, "Images referenced by each container in the template.", cells::images);
 const SELECTOR: Row = ("Selector", "string", 1, "Which pods belong to it.", cells::selector);
 
 const NAME_DOC: &str = "Unique within a namespace; given at creation and never changed.";
@@ -48,8 +50,16 @@ pub fn columns(kind: &str) -> Arc<[Column]> {
         "Service" => SERVICES,
         "Node" => NODES,
         "Event" => EVENTS,
-        "Namespace" => &[NAME, ("Status", "string", 0, "The phase of the namespace.", |o, _| cells::text(o, "/status/phase")), AGE],
-        "ConfigMap" => &[NAME, ("Data", "string", 0, "How many keys it holds.", |o, _| cells::count(o, &["data", "binaryData"])), AGE],
+        "Namespace" => &[
+            NAME,
+            ("Status", "string", 0, "The phase of the namespace.", |o, _| cells::text(o, "/status/phase")),
+            AGE,
+        ],
+        "ConfigMap" => &[
+            NAME,
+            ("Data", "string", 0, "How many keys it holds.", |o, _| cells::count(o, &["data", "binaryData"])),
+            AGE,
+        ],
         "Secret" => &[
             NAME,
             ("Type", "string", 0, "What the data is for.", |o, _| cells::text(o, "/type")),
@@ -59,10 +69,14 @@ pub fn columns(kind: &str) -> Arc<[Column]> {
         "ServiceAccount" => &[NAME, AGE],
         "HorizontalPodAutoscaler" => AUTOSCALERS,
         "PodDisruptionBudget" => BUDGETS,
-        "Endpoints" => &[NAME, ("Endpoints", "string", 0, "Addresses with their ports.", cells::endpoints), AGE],
+        "Endpoints" => {
+            &[NAME, ("Endpoints", "string", 0, "Addresses with their ports.", cells::endpoints), AGE]
+        }
         "EndpointSlice" => &[
             NAME,
-            ("AddressType", "string", 0, "What kind of addresses it lists.", |o, _| cells::text(o, "/addressType")),
+            ("AddressType", "string", 0, "What kind of addresses it lists.", |o, _| {
+                cells::text(o, "/addressType")
+            }),
             ("Ports", "string", 0, "The ports of every address.", cells::slice_ports),
             ("Endpoints", "string", 0, "The addresses.", cells::slice_endpoints),
             AGE,
@@ -115,14 +129,24 @@ const PODS: &[Row] = &[
     ("Nominated Node", "string", 1, "The node where room is being made for it.", |o, _| {
         cells::or_none(&o["status"]["nominatedNodeName"])
     }),
-    ("Readiness Gates", "string", 1, "Extra conditions for readiness that are true, of all.", pod::readiness_gates),
+    (
+        "Readiness Gates",
+        "string",
+        1,
+        "Extra conditions for readiness that are true, of all.",
+        pod::readiness_gates,
+    ),
 ];
 
 const DEPLOYMENTS: &[Row] = &[
     NAME,
     ("Ready", "string", 0, "Number of the pod with ready state", cells::ready_of_desired),
-    ("Up-to-date", "string", 0, "Pods that have the desired template.", |o, _| cells::number(o, "/status/updatedReplicas")),
-    ("Available", "string", 0, "Pods that were ready long enough.", |o, _| cells::number(o, "/status/availableReplicas")),
+    ("Up-to-date", "string", 0, "Pods that have the desired template.", |o, _| {
+        cells::number(o, "/status/updatedReplicas")
+    }),
+    ("Available", "string", 0, "Pods that were ready long enough.", |o, _| {
+        cells::number(o, "/status/availableReplicas")
+    }),
     AGE,
     CONTAINERS,
     IMAGES,
@@ -140,17 +164,26 @@ const REPLICA_SETS: &[Row] = &[
     SELECTOR,
 ];
 
-const STATEFUL_SETS: &[Row] =
-    &[NAME, ("Ready", "string", 0, "Number of the pod with ready state", cells::ready_of_desired), AGE, CONTAINERS, IMAGES];
+const STATEFUL_SETS: &[Row] = &[
+    NAME,
+    ("Ready", "string", 0, "Number of the pod with ready state", cells::ready_of_desired),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+];
 
 const SERVICES: &[Row] = &[
     NAME,
     ("Type", "string", 0, "How the service is reached.", |o, _| cells::text(o, "/spec/type")),
-    ("Cluster-IP", "string", 0, "Its address inside the cluster.", |o, _| cells::or_none(&o["spec"]["clusterIPs"][0])),
+    ("Cluster-IP", "string", 0, "Its address inside the cluster.", |o, _| {
+        cells::or_none(&o["spec"]["clusterIPs"][0])
+    }),
     ("External-IP", "string", 0, "Its addresses outside.", cells::external_ip),
     ("Port(s)", "string", 0, "The ports it listens on.", cells::service_ports),
     AGE,
-    ("Selector", "string", 1, "Which pods belong to it.", |o, _| cells::labels(&o["spec"]["selector"]).into()),
+    ("Selector", "string", 1, "Which pods belong to it.", |o, _| {
+        cells::labels(&o["spec"]["selector"]).into()
+    }),
 ];
 
 const NODES: &[Row] = &[
@@ -158,10 +191,16 @@ const NODES: &[Row] = &[
     ("Status", "string", 0, "The status of the node", cells::node_status),
     ("Roles", "string", 0, "The roles of the node", cells::node_roles),
     AGE,
-    ("Version", "string", 0, "The version its kubelet reports.", |o, _| cells::text(o, "/status/nodeInfo/kubeletVersion")),
-    ("Internal-IP", "string", 1, "Its address inside the cluster.", |o, _| cells::node_address(o, "InternalIP")),
+    ("Version", "string", 0, "The version its kubelet reports.", |o, _| {
+        cells::text(o, "/status/nodeInfo/kubeletVersion")
+    }),
+    ("Internal-IP", "string", 1, "Its address inside the cluster.", |o, _| {
+        cells::node_address(o, "InternalIP")
+    }),
     ("External-IP", "string", 1, "Its address outside.", |o, _| cells::node_address(o, "ExternalIP")),
-    ("OS-Image", "string", 1, "Its operating system.", |o, _| cells::or_unknown(&o["status"]["nodeInfo"]["osImage"])),
+    ("OS-Image", "string", 1, "Its operating system.", |o, _| {
+        cells::or_unknown(&o["status"]["nodeInfo"]["osImage"])
+    }),
     ("Kernel-Version", "string", 1, "Its kernel.", cells::kernel),
     ("Container-Runtime", "string", 1, "What runs its containers.", |o, _| {
         cells::or_unknown(&o["status"]["nodeInfo"]["containerRuntimeVersion"])
@@ -208,9 +247,13 @@ const BUDGETS: &[Row] = &[
     ("Max Unavailable", "string", 0, "The maximum number of pods that may be unavailable.", |o, _| {
         cells::or_not_applicable(&o["spec"]["maxUnavailable"])
     }),
-    ("Allowed Disruptions", "integer", 0, "Calculated number of pods that may be disrupted at this time.", |o, _| {
-        cells::number(o, "/status/disruptionsAllowed")
-    }),
+    (
+        "Allowed Disruptions",
+        "integer",
+        0,
+        "Calculated number of pods that may be disrupted at this time.",
+        |o, _| cells::number(o, "/status/disruptionsAllowed"),
+    ),
     AGE,
 ];
 
@@ -223,5 +266,7 @@ const BINDINGS: &[Row] = &[
     AGE,
     ("Users", "string", 1, "Users in the roleBinding", |o, _| cells::subjects(o, "User")),
     ("Groups", "string", 1, "Groups in the roleBinding", |o, _| cells::subjects(o, "Group")),
-    ("ServiceAccounts", "string", 1, "ServiceAccounts in the roleBinding", |o, _| cells::subjects(o, "ServiceAccount")),
+    ("ServiceAccounts", "string", 1, "ServiceAccounts in the roleBinding", |o, _| {
+        cells::subjects(o, "ServiceAccount")
+    }),
 ];

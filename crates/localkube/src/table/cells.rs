@@ -93,7 +93,12 @@ pub fn or_not_applicable(value: &Value) -> Value {
 }
 
 pub fn count(object: &Value, fields: &[&str]) -> Value {
-    fields.iter().filter_map(|field| object[*field].as_object()).map(serde_json::Map::len).sum::<usize>().into()
+    fields
+        .iter()
+        .filter_map(|field| object[*field].as_object())
+        .map(serde_json::Map::len)
+        .sum::<usize>()
+        .into()
 }
 
 pub fn ready_of_desired(object: &Value, _: Timestamp) -> Value {
@@ -102,8 +107,9 @@ pub fn ready_of_desired(object: &Value, _: Timestamp) -> Value {
 }
 
 fn of_containers(object: &Value, field: &str) -> Value {
-    let texts: Vec<&str> =
-        list(&object["spec"]["template"]["spec"]["containers"]).filter_map(|one| one[field].as_str()).collect();
+    let texts: Vec<&str> = list(&object["spec"]["template"]["spec"]["containers"])
+        .filter_map(|one| one[field].as_str())
+        .collect();
     texts.join(",").into()
 }
 
@@ -121,8 +127,12 @@ pub fn selector(object: &Value, _: Timestamp) -> Value {
 }
 
 pub fn labels(labels: &Value) -> String {
-    let pairs: Vec<String> =
-        labels.as_object().into_iter().flatten().map(|(key, value)| format!("{key}={}", plain(value))).collect();
+    let pairs: Vec<String> = labels
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(key, value)| format!("{key}={}", plain(value)))
+        .collect();
     if pairs.is_empty() { "<none>".to_owned() } else { pairs.join(",") }
 }
 
@@ -176,7 +186,9 @@ pub fn endpoints(endpoints: &Value, _: Timestamp) -> Value {
             all.push(plain(&address["ip"]));
         }
         for port in ports {
-            all.extend(list(&subset["addresses"]).map(|one| format!("{}:{}", plain(&one["ip"]), port["port"])));
+            all.extend(
+                list(&subset["addresses"]).map(|one| format!("{}:{}", plain(&one["ip"]), port["port"])),
+            );
         }
     }
     first_three(all, "<none>")
@@ -324,14 +336,20 @@ pub fn autoscaler_targets(autoscaler: &Value, _: Timestamp) -> Value {
             let Some((_, field)) = SOURCES.iter().find(|(kind, _)| metric["type"] == *kind) else {
                 return "<unknown type>".to_owned();
             };
-            let (target, current) =
-                (&metric[*field]["target"], &autoscaler["status"]["currentMetrics"][index][*field]["current"]);
+            let (target, current) = (
+                &metric[*field]["target"],
+                &autoscaler["status"]["currentMetrics"][index][*field]["current"],
+            );
             let shown = |key: &str, suffix: &str, value: &Value, otherwise: &str| match value.get(key) {
                 Some(value) if !value.is_null() => format!("{}{suffix}", plain(value)),
                 _ => otherwise.to_owned(),
             };
             let pair = |key: &str, suffix: &str, otherwise: &str| {
-                format!("{}/{}", shown(key, suffix, current, "<unknown>"), shown(key, suffix, target, otherwise))
+                format!(
+                    "{}/{}",
+                    shown(key, suffix, current, "<unknown>"),
+                    shown(key, suffix, target, otherwise)
+                )
             };
             let resource = field.to_lowercase().contains("resource");
             let text = match (target.get("averageValue").is_some(), resource) {

@@ -10,7 +10,11 @@ enum Step {
     Field(String),
     Index(i64),
     All,
-    Where { path: Vec<Step>, operator: Operator, value: Value },
+    Where {
+        path: Vec<Step>,
+        operator: Operator,
+        value: Value,
+    },
     /// `..name`: wherever it is.
     Anywhere(String),
     /// What we cannot read finds nothing.
@@ -130,7 +134,8 @@ fn condition(text: &str) -> Step {
         (">", Operator::Greater),
     ];
     let Some(text) = text.strip_prefix('@') else { return Step::Nothing };
-    let found = OPERATORS.iter().filter_map(|(sign, operator)| text.find(sign).map(|at| (at, *sign, *operator)));
+    let found =
+        OPERATORS.iter().filter_map(|(sign, operator)| text.find(sign).map(|at| (at, *sign, *operator)));
     match found.min_by_key(|(at, sign, _)| (*at, std::cmp::Reverse(sign.len()))) {
         None => Step::Where { path: steps(text.trim()), operator: Operator::Exists, value: Value::Null },
         Some((at, sign, operator)) => {

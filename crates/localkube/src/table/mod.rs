@@ -51,7 +51,8 @@ pub fn table(
             }
         })
         .collect();
-    let definitions: Vec<Value> = if header { columns.iter().map(Column::definition).collect() } else { Vec::new() };
+    let definitions: Vec<Value> =
+        if header { columns.iter().map(Column::definition).collect() } else { Vec::new() };
     json!({
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

@@ -16,17 +16,17 @@ pub struct Summary {
 /// what the first container waits for or ended with, else the phase.
 pub fn summary(pod: &Value, now: Timestamp) -> Summary {
     let (spec, status) = (&pod["spec"], &pod["status"]);
-    let list = |value: &'static str, of: &'_ Value| -> Vec<Value> { of[value].as_array().cloned().unwrap_or_default() };
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let condition = |kind: &str| {
-        status["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind)
+    let list = |value: &'static str, of: &'_ Value| -> Vec<Value> {
+        of[value].as_array().cloned().unwrap_or_default()
     };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let condition =
+        |kind: &str| status["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == kind);
     let is_true = |kind: &str| condition(kind).is_some_and(|one| one["status"] == "True");
 
     let init_specs = list("initContainers", spec);
-    let restartable = |name: &Value| {
-        init_specs.iter().any(|one| one["name"] == *name && one["restartPolicy"] == "Always")
-    };
+    let restartable =
+        |name: &Value| init_specs.iter().any(|one| one["name"] == *name && one["restartPolicy"] == "Always");
     let total = spec["containers"].as_array().map_or(0, Vec::len)
         + init_specs.iter().filter(|one| one["restartPolicy"] == "Always").count();
 
@@ -148,8 +148,7 @@ pub fn readiness_gates(pod: &Value, _: Timestamp) -> Value {
     let open = gates
         .iter()
         .filter(|gate| {
-            let condition =
-                conditions.into_iter().flatten().find(|one| one["type"] == gate["conditionType"]);
+            let condition = conditions.into_iter().flatten().find(|one| one["type"] == gate["conditionType"]);
             condition.is_some_and(|one| one["status"] == "True")
         })
         .count();

@@ -52,7 +52,8 @@ pub async fn create_object(
         ));
     }
     check_place(call, &mut object)?;
-    let generated = object::name(&object).is_empty() && !object::text(&object, &["metadata", "generateName"]).is_empty();
+    let generated =
+        object::name(&object).is_empty() && !object::text(&object, &["metadata", "generateName"]).is_empty();
     if !object::resource_version(&object).is_empty() {
         return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
     }
@@ -127,11 +128,16 @@ fn check_place(call: &Call, object: &mut Value) -> Result<()> {
 /// What no client decides.
 fn begin(call: &Call, object: &mut Value) {
     let rules = &call.kind.rules;
-    if call.version().status && !rules.keeps_status && let Some(fields) = object.as_object_mut() {
+    if call.version().status
+        && !rules.keeps_status
+        && let Some(fields) = object.as_object_mut()
+    {
         fields.remove("status");
     }
     let metadata = object::meta(object);
-    for key in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"] {
+    for key in
+        ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"]
+    {
         metadata.remove(key);
     }
     metadata.insert("uid".to_owned(), uuid::Uuid::new_v4().to_string().into());

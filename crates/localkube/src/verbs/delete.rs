@@ -51,7 +51,8 @@ impl DeleteOptions {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let orphan = options["orphanDependents"].as_bool();
         let propagation = text(&options["propagationPolicy"]);
-        let invalid = |error: FieldError| Err(ApiError::invalid(&options_subject("DeleteOptions"), "", &[error]));
+        let invalid =
+            |error: FieldError| Err(ApiError::invalid(&options_subject("DeleteOptions"), "", &[error]));
         if orphan.is_some() && propagation.is_some() {
             return invalid(FieldError::invalid(
                 "propagationPolicy",

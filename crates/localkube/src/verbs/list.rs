@@ -102,7 +102,9 @@ fn read(call: &Call, filter: &crate::selectors::Filter) -> Result<(Listing, Opti
             Ok(limit) if limit > 0 => limit as usize,
             Ok(_) => usize::MAX,
             Err(_) => {
-                return Err(ApiError::bad_request(format!("strconv.ParseInt: parsing {text:?}: invalid syntax")));
+                return Err(ApiError::bad_request(format!(
+                    "strconv.ParseInt: parsing {text:?}: invalid syntax"
+                )));
             }
         },
     };
@@ -113,13 +115,17 @@ fn read(call: &Call, filter: &crate::selectors::Filter) -> Result<(Listing, Opti
     let start = if token.is_empty() { None } else { Some(Token::decode(token)?) };
     let at = match (&start, asked) {
         (Some(_), Some(version)) if version > 0 => {
-            return Err(ApiError::bad_request("specifying resource version is not allowed when using continue"));
+            return Err(ApiError::bad_request(
+                "specifying resource version is not allowed when using continue",
+            ));
         }
         (Some(token), _) if token.revision >= 0 => ReadAt::Exactly(token.revision as u64),
         (None, Some(version)) if version > store.revision() => {
             return Err(ApiError::too_large_resource_version(version, store.revision()));
         }
-        (None, Some(version)) if call.query.get("resourceVersionMatch") == "Exact" => ReadAt::Exactly(version),
+        (None, Some(version)) if call.query.get("resourceVersionMatch") == "Exact" => {
+            ReadAt::Exactly(version)
+        }
         _ => ReadAt::Latest,
     };
     // One object at most: no need to walk the table.
@@ -177,8 +183,9 @@ impl Token {
 
     fn decode(text: &str) -> Result<Self> {
         let invalid = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
-        let bytes =
-            BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
+        let bytes = BASE64_URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .map_err(|error| invalid(&error.to_string()))?;
         let value: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
         if value["v"] != "meta.k8s.io/v1" {
             return Err(invalid("server does not recognize this encoded version"));
@@ -229,7 +236,10 @@ fn objects(call: &Call, listing: Listing, meta: &Value) -> Response {
         out.extend_from_slice(b"]}\n");
         return raw(200, "application/json", Bytes::from(out));
     }
-    chunked(200, Pieces { head: Some(head), records: listing.records.into_iter(), first: true, done: false, write })
+    chunked(
+        200,
+        Pieces { head: Some(head), records: listing.records.into_iter(), first: true, done: false, write },
+    )
 }
 
 struct Pieces<W> {

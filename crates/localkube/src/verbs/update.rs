@@ -34,7 +34,10 @@ pub enum Outcome {
     Created(Arc<Record>),
     /// The last finalizer went, and the object with it.
     Removed(Arc<Record>),
-    Imagined { object: Value, created: bool },
+    Imagined {
+        object: Value,
+        created: bool,
+    },
 }
 
 // === impl Outcome ===
@@ -44,7 +47,9 @@ impl Outcome {
         match self {
             Self::Stored(record) | Self::Removed(record) => call.respond(200, record),
             Self::Created(record) => call.respond(201, record),
-            Self::Imagined { object, created } => call.respond_value(if *created { 201 } else { 200 }, object),
+            Self::Imagined { object, created } => {
+                call.respond_value(if *created { 201 } else { 200 }, object)
+            }
         }
     }
 
@@ -111,7 +116,8 @@ pub async fn update_object(
 ) -> Result<Outcome> {
     let kind = &call.kind;
     let key = call.key();
-    let table_kind = call.server.registry().of_table(&kind.table_name).cloned().unwrap_or_else(|| kind.clone());
+    let table_kind =
+        call.server.registry().of_table(&kind.table_name).cloned().unwrap_or_else(|| kind.clone());
     for _ in 0..ATTEMPTS {
         let Some(record) = call.store().get(kind.table, &key) else {
             let proposal = propose(None)?;
@@ -188,20 +194,25 @@ fn settle(call: &Call, live: &Value, object: &mut Value) -> Result<()> {
     if given.is_empty() || given == "0" {
         // Go prints the absent version as the unsigned number it parsed.
         if !kind.rules.unconditional_update {
-            let error =
-                FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+            let error = FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
             return Err(ApiError::invalid(&subject, name, &[error]).rewording("value: 0:", "value: 0x0:"));
         }
     } else if given.parse::<u64>().is_err() {
-        let error = FieldError::invalid("metadata.resourceVersion", given.as_str(), format!("strconv.ParseUint: parsing {given:?}: invalid syntax"));
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            given.as_str(),
+            format!("strconv.ParseUint: parsing {given:?}: invalid syntax"),
+        );
         return Err(ApiError::invalid(&subject, name, &[error]));
     } else if given != object::resource_version(live) {
         return Err(ApiError::modified(&subject, name));
     }
     let uid = object::uid(object).to_owned();
     if !uid.is_empty() && uid != object::uid(live) {
-        let why =
-            format!("Precondition failed: UID in precondition: {uid}, UID in object meta: {}", object::uid(live));
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            object::uid(live)
+        );
         return Err(ApiError::conflict(&subject, name, &why));
     }
 
@@ -221,7 +232,16 @@ fn settle(call: &Call, live: &Value, object: &mut Value) -> Result<()> {
     }
 
     let metadata = object::meta(object);
-    for key in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName", "namespace", "name"] {
+    for key in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "generation",
+        "generateName",
+        "namespace",
+        "name",
+    ] {
         match live["metadata"].get(key) {
             Some(value) => metadata.insert(key.to_owned(), value.clone()),
             None => metadata.remove(key),

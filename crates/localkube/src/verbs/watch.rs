@@ -51,7 +51,9 @@ pub fn watch(call: Call) -> Result<Response> {
         (Start::Continue | Start::Initial, _) => {
             let listing = call
                 .store()
-                .list(call.kind.table, &prefix, None, ReadAt::Latest, usize::MAX, |record| filter.matches(record))
+                .list(call.kind.table, &prefix, None, ReadAt::Latest, usize::MAX, |record| {
+                    filter.matches(record)
+                })
                 .map_err(|_| ApiError::internal("the present is always readable"))?;
             let shaper = Shaper { call: &call, shape, include };
             for record in &listing.records {
@@ -78,7 +80,8 @@ pub fn watch(call: Call) -> Result<Response> {
         header,
         done: false,
     };
-    let lines = futures::stream::unfold(feed, async |mut feed| feed.next().await.map(|bytes| (Ok(bytes), feed)));
+    let lines =
+        futures::stream::unfold(feed, async |mut feed| feed.next().await.map(|bytes| (Ok(bytes), feed)));
     Ok(stream(200, "application/json", Box::pin(lines)))
 }
 
@@ -115,7 +118,10 @@ impl Start {
         }
         let initial = call.query.flag("sendInitialEvents");
         if initial && !call.query.flag("allowWatchBookmarks") {
-            return invalid("allowWatchBookmarks", "sendInitialEvents requires setting allowWatchBookmarks to true");
+            return invalid(
+                "allowWatchBookmarks",
+                "sendInitialEvents requires setting allowWatchBookmarks to true",
+            );
         }
         Ok(if initial { Self::Initial } else { Self::Silent })
     }
