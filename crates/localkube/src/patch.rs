@@ -65,9 +65,7 @@ impl Patch {
         let mut object = live.clone();
         match self {
             Self::Json(patch) => json_patch::apply(&mut object, patch).map_err(|error| match error {
-                json_patch::Error::Malformed(why) => {
-                    ApiError::bad_request(format!("error decoding patch: {why}"))
-                }
+                json_patch::Error::Malformed { .. } => ApiError::bad_request(error.to_string()),
                 json_patch::Error::TooManyOperations(_) => {
                     ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
                 }

@@ -11,39 +11,57 @@ pub const MAX_OPERATIONS: usize = 10_000;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The body is not a list of operations: 400 Bad Request.
-    #[error("{0}")]
-    Malformed(String),
+    #[error("error decoding patch: json: cannot unmarshal {found} into Go {place}")]
+    Malformed { found: &'static str, place: String },
     /// 413 Request Entity Too Large.
-    #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
+    #[error(
+        "Request entity too large: The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}"
+    )]
     TooManyOperations(usize),
-    /// The patch does not fit the object: 422 Unprocessable Entity.
+    /// The patch does not fit the object: 422 Unprocessable Entity. The real server keeps the reason to itself: its
+    /// clients read "the server rejected our request due to an error in our request".
     #[error("{0}")]
     DoesNotApply(String),
 }
 
 /// Applies the operations in order; `target` is untouched if one of them fails.
 pub fn apply(target: &mut Value, patch: &Value) -> Result<(), Error> {
-    let Value::Array(operations) = patch else {
-        return Err(Error::Malformed(format!(
-            "json: cannot unmarshal {} into Go value of type jsonpatch.Patch",
-            json_kind(patch)
-        )));
+    let operations = match patch {
+        Value::Array(operations) => operations.as_slice(),
+        Value::Null => &[],
+        other => return Err(malformed(other, "value of type []handlers.jsonPatchOp")),
     };
+    for operation in operations {
+        check(operation)?;
+    }
     if operations.len() > MAX_OPERATIONS {
         return Err(Error::TooManyOperations(operations.len()));
     }
     let mut next = target.clone();
-    for operation in operations {
-        let Value::Object(fields) = operation else {
-            return Err(Error::Malformed(format!(
-                "json: cannot unmarshal {} into Go value of type jsonpatch.Operation",
-                json_kind(operation)
-            )));
-        };
+    for fields in operations.iter().filter_map(Value::as_object) {
         run(&mut next, &Operation(fields)).map_err(Error::DoesNotApply)?;
     }
     *target = next;
     Ok(())
+}
+
+fn check(operation: &Value) -> Result<(), Error> {
+    let Value::Object(fields) = operation else {
+        return Err(malformed(operation, "value of type handlers.jsonPatchOp"));
+    };
+    for name in ["op", "path", "from"] {
+        match fields.get(name) {
+            None | Some(Value::String(_) | Value::Null) => {}
+            Some(other) => {
+                return Err(malformed(other, &format!("struct field jsonPatchOp.{name} of type string")));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn malformed(found: &Value, place: &str) -> Error {
+    Error::Malformed { found: crate::go::json_kind(found), place: place.to_owned() }
 }
 
 struct Operation<'a>(&'a serde_json::Map<String, Value>);
@@ -246,17 +264,6 @@ fn within(index: i64, len: usize) -> Result<usize, String> {
         .ok_or_else(|| format!("Unable to access invalid index: {index}: invalid index referenced"))
 }
 
-fn json_kind(value: &Value) -> &'static str {
-    match value {
-        Value::Null => "null",
-        Value::Bool(_) => "bool",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
@@ -306,6 +313,7 @@ mod tests {
         for patch in [
             json!({}),
             json!([1]),
+            json!([{"op": "add", "path": 5}]),
             json!([{"op": "frob", "path": "/a"}]),
             json!([{"op": "add"}]),
             json!([{"op": "add", "path": "/no/way", "value": 1}]),
@@ -323,8 +331,9 @@ mod tests {
             report.push('\n');
         }
         expect![[r#"
-            json: cannot unmarshal object into Go value of type jsonpatch.Patch
-            json: cannot unmarshal number into Go value of type jsonpatch.Operation
+            error decoding patch: json: cannot unmarshal object into Go value of type []handlers.jsonPatchOp
+            error decoding patch: json: cannot unmarshal number into Go value of type handlers.jsonPatchOp
+            error decoding patch: json: cannot unmarshal number into Go struct field jsonPatchOp.path of type string
             Unexpected kind: frob
             add operation failed to decode path: missing value
             add operation does not apply: doc is missing path: "/no/way": missing value
@@ -335,7 +344,7 @@ mod tests {
             replace operation does not apply: doc is missing key: /l/7: missing value
             testing value /a failed: test failed
             move operation failed to decode from: operation, missing from field: missing value
-            The allowed maximum operations in a JSON patch is 10000, got 10001
+            Request entity too large: The allowed maximum operations in a JSON patch is 10000, got 10001
         "#]].assert_eq(&report);
     }
 

@@ -2,6 +2,18 @@
 
 use serde_json::Value;
 
+/// Is this a patch that the server takes? The message is for a 400 Bad Request.
+pub fn check(patch: &Value) -> Result<(), String> {
+    match patch {
+        Value::Object(_) => Ok(()),
+        Value::Null => Err("Invalid JSON Patch".into()),
+        other => Err(format!(
+            "error decoding patch: json: cannot unmarshal {} into Go value of type map[string]interface {{}}",
+            crate::go::json_kind(other)
+        )),
+    }
+}
+
 /// Merges `patch` into `target`.
 ///
 /// The server goes further than the RFC in one point: what a patch brings in new is stripped of its nulls

@@ -1,6 +1,6 @@
 //! `metadata.managedFields`: the entries as an object carries them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::LazyLock};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -208,24 +208,22 @@ impl Managed {
 
     /// Nobody owns what the server itself writes and what names the object.
     pub(crate) fn without_identity(set: &Set) -> Set {
-        let mut identity: Set = [
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        ]
-        .into_iter()
-        .map(|field| Path::fields(["metadata", field]))
-        .collect();
-        for field in ["apiVersion", "kind", "metadata"] {
-            identity.insert(&Path::fields([field]));
-        }
-        set.difference(&identity)
+        static IDENTITY: LazyLock<Set> = LazyLock::new(|| {
+            let of_metadata = [
+                "name",
+                "namespace",
+                "creationTimestamp",
+                "selfLink",
+                "uid",
+                "clusterName",
+                "generation",
+                "managedFields",
+                "resourceVersion",
+            ];
+            let of_object = ["apiVersion", "kind", "metadata"].map(|field| Path::fields([field]));
+            of_metadata.map(|field| Path::fields(["metadata", field])).into_iter().chain(of_object).collect()
+        });
+        set.difference(&IDENTITY)
     }
 
     /// Merges the oldest entries by update, version by version, until there are few enough.

@@ -1,5 +1,10 @@
 //! Managers of the `scale` subresource. A Scale is an object of its own (`autoscaling/v1`), made from another one:
 //! who writes its `.spec.replicas` owns the replicas field of that other object.
+//!
+//! A write of a Scale: [`entries_of_scale`] gives the live Scale its managers, an [`Updater`](super::Updater) for
+//! `autoscaling/v1` and the subresource `scale` works out the next ones, [`entries_of_parent`] brings them home.
+//! The new manager has no time there, as in the real server. Other than there, who owned the replicas by update keeps
+//! them in its own entry when a Scale is written without a change; the real server splits that entry in two.
 
 use std::collections::BTreeMap;
 
@@ -78,4 +83,58 @@ pub fn entries_of_parent(
 
 fn scale_replicas() -> Set {
     Set::from_iter([Path::fields(["spec", "replicas"])])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn entry(manager: &str, operation: &str, version: &str, fields: Value, subresource: &str) -> Value {
+        let mut entry = json!({
+            "manager": manager, "operation": operation, "apiVersion": version,
+            "fieldsType": "FieldsV1", "fieldsV1": fields,
+        });
+        if !subresource.is_empty() {
+            entry["subresource"] = subresource.into();
+        }
+        entry
+    }
+
+    #[test]
+    fn the_replicas_change_hands() {
+        let paths = ReplicasPaths::from([
+            ("apps/v1".to_owned(), Some(Path::fields(["spec", "replicas"]))),
+            ("x.io/v1".to_owned(), Some(Path::fields(["spec", "size"]))),
+            ("x.io/v0".to_owned(), None),
+        ]);
+        let replicas = json!({"f:spec": {"f:replicas": {}}});
+        let size_and_more = json!({"f:spec": {"f:color": {}, "f:size": {}}});
+        let parent = [
+            entry("ssa", "Apply", "x.io/v1", size_and_more.clone(), ""),
+            entry("edit", "Update", "x.io/v0", json!({"f:spec": {"f:old": {}}}), ""),
+            entry("gone", "Update", "x.io/v7", size_and_more, ""),
+        ];
+        let scale = entries_of_scale(&parent, &paths).unwrap();
+        assert_eq!(scale, [entry("ssa", "Apply", "autoscaling/v1", replicas.clone(), "")]);
+
+        // nobody took them
+        let kept = entries_of_parent(&parent, &scale, "x.io/v1", &paths).unwrap();
+        assert_eq!(kept, parent[..2]);
+
+        let taken = [entry("kubectl", "Update", "autoscaling/v1", replicas, "scale")];
+        assert_eq!(
+            entries_of_parent(&parent, &taken, "x.io/v1", &paths).unwrap(),
+            [
+                entry("ssa", "Apply", "x.io/v1", json!({"f:spec": {"f:color": {}}}), ""),
+                entry("edit", "Update", "x.io/v0", json!({"f:spec": {"f:old": {}}}), ""),
+                entry("kubectl", "Update", "x.io/v1", json!({"f:spec": {"f:size": {}}}), "scale"),
+            ]
+        );
+        // and then scales again
+        let parent = [entry("kubectl", "Update", "apps/v1", json!({"f:spec": {"f:replicas": {}}}), "scale")];
+        let scale = entries_of_scale(&parent, &paths).unwrap();
+        assert_eq!(entries_of_parent(&parent, &scale, "apps/v1", &paths).unwrap(), parent);
+    }
 }

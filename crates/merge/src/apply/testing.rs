@@ -1,7 +1,44 @@
 //! What the tests of this crate share.
 
+use std::sync::LazyLock;
+
 use proptest::{collection, prelude::*};
-use serde_json::{Map, Value};
+use schema::Schema;
+use serde_json::{Map, Value, json};
+
+/// A kind with a field of every sort.
+pub(crate) fn toy() -> &'static Schema {
+    static TOY: LazyLock<Schema> = LazyLock::new(|| {
+        let item = json!({"type": "object", "properties": {
+            "name": {"type": "string", "default": ""},
+            "port": {"type": "integer"},
+            "list": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                "items": {"type": "object", "properties": {"name": {"type": "string"}, "a": {"type": "integer"}}}},
+        }});
+        let schema = json!({"type": "object", "properties": {
+            "spec": {"type": "object", "default": {}, "required": ["list"], "properties": {
+                "replicas": {"type": "integer"},
+                "paused": {"type": "boolean"},
+                "percent": {"x-kubernetes-int-or-string": true},
+                "list": {"type": "array", "items": item,
+                    "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
+                    "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "name"},
+                "set": {"type": "array", "items": {"type": "string"},
+                    "x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge"},
+                "args": {"type": "array", "items": {"type": "string"}},
+                "map": {"type": "object", "additionalProperties": {"type": "string"}},
+                "atom": {"type": "object", "x-kubernetes-map-type": "atomic",
+                    "additionalProperties": {"type": "string"}},
+                "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+                "strategy": {"type": "object", "default": {}, "x-kubernetes-patch-strategy": "retainKeys",
+                    "properties": {"type": {"type": "string"}, "rolling": {"type": "object"}}},
+            }},
+            "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+        }});
+        serde_json::from_value(schema).expect("a schema")
+    });
+    &TOY
+}
 
 /// Any JSON, small, with field names that meet and some that patches give a meaning to.
 pub(crate) fn any_json() -> impl Strategy<Value = Value> {

@@ -9,6 +9,9 @@ use super::{
     typed::{self, Duplicates, Type},
 };
 
+#[cfg(test)]
+mod tests;
+
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 const UNKNOWN: &str = "unknown";
 
@@ -89,6 +92,9 @@ impl Updater<'_> {
         let (object, managed) = result?;
         let changed = object.is_some();
         let mut object = object.unwrap_or(current);
+        if live.is_none() {
+            drop_unset(&mut object, self.empty);
+        }
         if manager == last_applied::KUBECTL {
             last_applied::refresh(&mut object, config);
         }
@@ -214,6 +220,17 @@ impl Updater<'_> {
             object.get("metadata").and_then(|m| m.get(name)).and_then(Value::as_str).unwrap_or_default()
         };
         format!("{}/{}; {}", metadata("namespace"), metadata("name"), kind_of(object))
+    }
+}
+
+/// The nulls of the zero value served the comparison; an object has none where nothing was set.
+fn drop_unset(object: &mut Value, zero: &Value) {
+    let (Value::Object(object), Value::Object(zero)) = (object, zero) else { return };
+    object.retain(|name, field| !(field.is_null() && zero.get(name).is_some_and(Value::is_null)));
+    for (name, field) in object {
+        if let Some(zero) = zero.get(name) {
+            drop_unset(field, zero);
+        }
     }
 }
 

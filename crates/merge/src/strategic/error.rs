@@ -1,3 +1,5 @@
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::go;
@@ -7,7 +9,7 @@ use crate::go;
 pub enum Error {
     /// 400 Bad Request.
     #[error("{0}")]
-    BadRequest(&'static str),
+    BadRequest(Cow<'static, str>),
     /// 422 Unprocessable Entity.
     #[error("{0}")]
     Unprocessable(&'static str),
@@ -16,11 +18,20 @@ pub enum Error {
     Internal(String),
 }
 
-pub(super) const BAD_DOCUMENT: Error = Error::BadRequest("invalid JSON document");
-pub(super) const BAD_PRIMITIVE_LIST: Error = Error::BadRequest("invalid patch format of primitive list");
-pub(super) const BAD_RETAIN_KEYS: Error = Error::BadRequest("invalid patch format of retainKeys");
-pub(super) const BAD_ELEMENT_ORDER: Error = Error::BadRequest("invalid patch format of setElementOrder list");
+pub(super) const BAD_DOCUMENT: Error = Error::BadRequest(Cow::Borrowed("invalid JSON document"));
+pub(super) const BAD_PRIMITIVE_LIST: Error =
+    Error::BadRequest(Cow::Borrowed("invalid patch format of primitive list"));
+pub(super) const BAD_RETAIN_KEYS: Error =
+    Error::BadRequest(Cow::Borrowed("invalid patch format of retainKeys"));
+pub(super) const BAD_ELEMENT_ORDER: Error =
+    Error::BadRequest(Cow::Borrowed("invalid patch format of setElementOrder list"));
 pub(super) const LIST_OF_LISTS: Error = Error::Unprocessable("lists of lists are not supported");
+
+pub(super) fn not_an_object(patch: &Value) -> Error {
+    let kind = go::json_kind(patch);
+    let text = format!("json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}");
+    Error::BadRequest(text.into())
+}
 
 pub(super) fn no_merge_key(item: &Map<String, Value>, key: &str) -> Error {
     Error::Internal(format!(

@@ -7,7 +7,7 @@ use super::{
     error::{Error, LIST_OF_LISTS, bad_directive, no_merge_key},
     merge_map,
     meta::{FieldMeta, kind_name},
-    order,
+    order, without_directive_fields,
 };
 use crate::go;
 
@@ -19,19 +19,19 @@ pub(super) enum ItemKind {
 }
 
 impl ItemKind {
-    pub(super) fn of<'v>(items: impl Iterator<Item = &'v Value> + Clone) -> Result<Self, Error> {
-        let mut kinds = items.clone();
-        let Some(first) = kinds.next() else {
+    pub(super) fn of(original: &[Value], patch: &[Value]) -> Result<Self, Error> {
+        let mut items = original.iter().chain(patch);
+        let Some(first) = items.next() else {
             return Err(Error::Internal("no elements in any of the given slices".into()));
         };
         if first.is_array() {
             return Err(LIST_OF_LISTS);
         }
-        if first.is_null() || kinds.any(|item| go::type_name(item) != go::type_name(first)) {
-            let all: Vec<_> = items.map(go::plain).collect();
+        if first.is_null() || items.any(|item| go::type_name(item) != go::type_name(first)) {
+            let all = Value::from(vec![original.to_vec(), patch.to_vec()]);
             return Err(Error::Internal(format!(
-                "list element types are not identical: [{}]",
-                all.join(" ")
+                "list element types are not identical: {}",
+                go::plain(&all)
             )));
         }
         Ok(if first.is_object() { Self::Map } else { Self::Scalar })
@@ -48,7 +48,7 @@ pub(super) fn merge(
     if original.is_empty() && patch.is_empty() {
         return Ok(original);
     }
-    let kind = ItemKind::of(original.iter().chain(&patch))?;
+    let kind = ItemKind::of(&original, &patch)?;
     match kind {
         ItemKind::Scalar if deletes => {
             Ok(original.into_iter().filter(|item| !patch.contains(item)).collect())
@@ -117,7 +117,7 @@ fn merge_maps(
             Some(Value::Object(current)) => {
                 *current = merge_map(std::mem::take(current), new, field.schema)?;
             }
-            _ => original.push(Value::Object(new)),
+            _ => original.push(without_directive_fields(Value::Object(new))),
         }
     }
     Ok(original)

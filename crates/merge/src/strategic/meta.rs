@@ -43,7 +43,9 @@ fn lookup<'a>(
         return Err(Error::Internal(match parent.additional_properties {
             // only structs are merged field by field, not maps of structs
             Some(_) => "merging an object in json but data type is not struct, instead is: map".to_owned(),
-            None => format!("unable to find api field {}", crate::go::quoted(name)),
+            None => {
+                format!("unable to find api field in struct for the json field {}", crate::go::quoted(name))
+            }
         }));
     };
     let mut strategy = Strategy::Default;

@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 pub use error::Error;
 use error::{
     BAD_DOCUMENT, BAD_ELEMENT_ORDER, BAD_PRIMITIVE_LIST, BAD_RETAIN_KEYS, bad_directive, expected_list,
+    not_an_object,
 };
 use meta::Strategy;
 
@@ -35,8 +36,12 @@ const ELEMENT_ORDER: &str = "$setElementOrder";
 
 /// `target` with `patch` applied to it.
 pub fn apply(target: &Value, patch: &Value, schema: &Schema) -> Result<Value, Error> {
-    let (Value::Object(target), Value::Object(patch)) = (target, patch) else { return Err(BAD_DOCUMENT) };
-    merge_map(target.clone(), patch.clone(), Some(schema)).map(Value::Object)
+    let Value::Object(fields) = target else { return Err(BAD_DOCUMENT) };
+    match patch {
+        Value::Object(patch) => merge_map(fields.clone(), patch.clone(), Some(schema)).map(Value::Object),
+        Value::Null => Ok(target.clone()),
+        other => Err(not_an_object(other)),
+    }
 }
 
 type Fields = Map<String, Value>;
@@ -54,7 +59,10 @@ fn merge_map(mut original: Fields, mut patch: Fields, schema: Option<&Schema>) -
     }
     retain_keys(&mut original, &mut patch)?;
     merge_ordered_lists(&mut original, &mut patch, schema)?;
-    for (key, new) in patch {
+    // deletions last, so that they win over a list in the same patch
+    let (deletions, rest): (Vec<_>, Vec<_>) =
+        patch.into_iter().partition(|(key, _)| key.starts_with(DELETE_FROM));
+    for (key, new) in rest.into_iter().chain(deletions) {
         let (name, deletes) = match directive_target(&key, DELETE_FROM) {
             None => (key, false),
             Some(Some(name)) => (name, true),
@@ -145,7 +153,7 @@ fn merge_ordered_lists(
             (Some(_), Some(new)) => new,
         };
         let (current, new) = (current.unwrap_or_default(), new.unwrap_or_default());
-        let items = list::ItemKind::of(current.iter().chain(&new))?;
+        let items = list::ItemKind::of(&current, &new)?;
         let live_order = order::after_deletions(&current, &new, field.merge_key);
         original.insert(
             name.clone(),
@@ -175,6 +183,24 @@ fn without_nulls(value: Value) -> Value {
             Value::Object(kept.map(|(name, field)| (name, without_nulls(field))).collect())
         }
         Value::Array(items) => items.into_iter().map(without_nulls).collect(),
+        scalar => scalar,
+    }
+}
+
+/// An item that a patch adds to a list stays, whatever it says about itself; what it says is not stored.
+fn without_directive_fields(value: Value) -> Value {
+    let is_directive = |name: &str| {
+        [PATCH, RETAIN_KEYS].contains(&name)
+            || [DELETE_FROM, ELEMENT_ORDER]
+                .iter()
+                .any(|directive| name.strip_prefix(directive).is_some_and(|rest| rest.starts_with('/')))
+    };
+    match value {
+        Value::Object(map) => {
+            let kept = map.into_iter().filter(|(name, _)| !is_directive(name));
+            Value::Object(kept.map(|(name, field)| (name, without_directive_fields(field))).collect())
+        }
+        Value::Array(items) => items.into_iter().map(without_directive_fields).collect(),
         scalar => scalar,
     }
 }

@@ -31,6 +31,32 @@ impl Expr {
         }
     }
 
+    /// With its variables replaced, and `fmt.Sprintf` of them done.
+    pub fn bind(&self, variables: &[(&str, &str)]) -> Expr {
+        let value_of = |name: &str| variables.iter().find(|(v, _)| *v == name).map(|(_, value)| *value);
+        match self {
+            Expr::Name(name) => value_of(name).map_or(self.clone(), |value| Expr::Text(value.to_owned())),
+            Expr::Call(name, arguments) => {
+                let arguments: Vec<_> = arguments.iter().map(|a| a.bind(variables)).collect();
+                match (name.as_str(), arguments.split_first()) {
+                    ("fmt.Sprintf", Some((Expr::Text(format), values))) => Expr::Text(
+                        values
+                            .iter()
+                            .filter_map(Expr::text)
+                            .fold(format.clone(), |f, v| f.replacen("%s", v, 1)),
+                    ),
+                    _ => Expr::Call(name.clone(), arguments),
+                }
+            }
+            Expr::Literal(of, elements) => Expr::Literal(
+                of.clone(),
+                // the keys of a struct literal are names of fields
+                elements.iter().map(|(key, value)| (key.clone(), value.bind(variables))).collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+
     pub fn elements(&self) -> &[(Option<Expr>, Expr)] {
         match self {
             Expr::Literal(_, elements) => elements,

@@ -2,7 +2,7 @@ use expect_test::expect;
 use schema::Schema;
 use serde_json::{Value, json};
 
-use crate::{golang::Expr, module, read, types, yaml};
+use crate::{golang::Expr, module, read, types, variable, yaml};
 
 struct Case {
     name: String,
@@ -17,7 +17,7 @@ fn patches_apply_as_they_do_there() {
     let folder = module("k8s.io/apimachinery@v0.36.3").join("pkg/util/strategicpatch");
     let source = read(folder.join("patch_test.go"));
     let document = serde_json::from_str(&read(folder.join("testdata/swagger-merge-item-v3.json"))).unwrap();
-    let schema = types::openapi(&document, "mergeItem");
+    let schema = types::openapi(&document, "mergeItem", 5);
 
     let mut report = String::new();
     let mut failures = Vec::new();
@@ -74,7 +74,7 @@ fn check(case: &Case, schema: &Schema, in_order: bool) -> Result<(), String> {
 
 /// A table in one YAML string. Their lists are compared after sorting.
 fn yaml_cases(source: &str, name: &str) -> Vec<Case> {
-    let table = yaml(table(source, name).text().expect("YAML"));
+    let table = yaml(variable(source, name).text().expect("YAML"));
     let mut cases = Vec::new();
     for case in table["testCases"].as_array().expect("cases") {
         let get = |field: &str| case.get(field).filter(|v| !v.is_null()).cloned();
@@ -86,7 +86,7 @@ fn yaml_cases(source: &str, name: &str) -> Vec<Case> {
 /// A table of Go values with YAML in them.
 fn raw_cases(source: &str, name: &str) -> Vec<Case> {
     let mut cases = Vec::new();
-    for (_, case) in table(source, name).elements() {
+    for (_, case) in variable(source, name).elements() {
         let data = case.field("StrategicMergePatchRawTestCaseData").expect("data");
         let get = |field: &str| {
             let go_name = field[..1].to_uppercase() + &field[1..];
@@ -120,12 +120,6 @@ fn both_ways(name: &str, get: impl Fn(&str) -> Option<Value>, error: Option<Stri
         });
     }
     cases
-}
-
-fn table(source: &str, name: &str) -> Expr {
-    let start = source.find(&format!("var {name} = ")).unwrap_or_else(|| panic!("no table {name}"));
-    let start = start + "var  = ".len() + name.len();
-    Expr::parse(&source[start..]).unwrap_or_else(|e| panic!("{name}: {e}"))
 }
 
 fn sorted(value: Value, field: &str) -> Value {

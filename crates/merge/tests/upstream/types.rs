@@ -47,6 +47,17 @@ fn reference(types: &Value, reference: &Value, depth: usize) -> Schema {
 }
 
 fn atom(types: &Value, atom: &Value, depth: usize) -> Schema {
+    if let (Some(list), Some(map), Some(_)) = (atom.get("list"), atom.get("map"), atom.get("scalar")) {
+        let list = self::atom(types, &serde_json::json!({"list": list}), depth);
+        let map = self::atom(types, &serde_json::json!({"map": map}), depth);
+        return Schema {
+            items: list.items,
+            list_type: list.list_type,
+            list_map_keys: list.list_map_keys,
+            type_: None,
+            ..map
+        };
+    }
     if let Some(map) = atom.get("map") {
         let fields = map["fields"].as_array().cloned().unwrap_or_default();
         let properties = fields.iter().map(|field| {
@@ -86,7 +97,7 @@ fn atom(types: &Value, atom: &Value, depth: usize) -> Schema {
     }
     let (type_, format) = match atom["scalar"].as_str() {
         Some("string") => (Type::String, None),
-        Some("numeric") => (Type::Number, None),
+        Some("numeric" | "number") => (Type::Number, None),
         Some("boolean") => (Type::Boolean, None),
         Some("untyped") => (Type::String, Some("any".to_owned())),
         other => panic!("scalar {other:?}"),
@@ -94,9 +105,9 @@ fn atom(types: &Value, atom: &Value, depth: usize) -> Schema {
     Schema { type_: Some(type_), format, ..Schema::default() }
 }
 
-/// A schema of an OpenAPI v3 document, with its references put in their places.
-pub fn openapi(document: &Value, name: &str) -> Schema {
-    let resolved = resolve(document, &document["components"]["schemas"][name], DEPTH);
+/// A schema of an OpenAPI v3 document, with its references put in their places, so many of them in a row.
+pub fn openapi(document: &Value, name: &str, references: usize) -> Schema {
+    let resolved = resolve(document, &document["components"]["schemas"][name], references);
     serde_json::from_value(resolved).expect("a schema")
 }
 

@@ -8,6 +8,7 @@ mod items;
 mod merge;
 mod meta;
 mod named;
+mod omit;
 mod reconcile;
 mod shape;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub use compare::{Comparison, compare};
 pub use items::{extract, remove};
 pub use merge::merge;
 pub use named::with_named_parents;
+pub use omit::omit_empty;
 pub use reconcile::reconcile;
 pub use shape::Type;
 pub(crate) use shape::{ListShape, MapShape, Shape};
