@@ -249,7 +249,10 @@ impl Call {
             Shape::Object => {
                 Ok(raw(code, "application/json", render::bytes(record, &self.kind, self.version)))
             }
-            _ => self.respond_value(code, &crate::convert::load(record, &self.kind, self.version)),
+            Shape::Table => self.respond_value(code, &record.to_value()),
+            Shape::Metadata => {
+                self.respond_value(code, &crate::convert::load(record, &self.kind, self.version))
+            }
         }
     }
 

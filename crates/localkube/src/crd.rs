@@ -16,10 +16,9 @@ use crate::{
 pub const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Fills in names, and decides at once what the real server leaves to controllers: whether the names are free, and
+/// Decides at once what the real server leaves to controllers: whether the names are free, and
 /// that the kind is served.
 pub fn prepare(crd: &mut Value, old: Option<&Value>, context: &Context<'_>) {
-    default_spec(crd);
     if context.subresource == Some("status") {
         return;
     }
@@ -63,16 +62,6 @@ pub fn prepare(crd: &mut Value, old: Option<&Value>, context: &Context<'_>) {
         status.insert("acceptedNames".to_owned(), names);
     }
     status.insert("storedVersions".to_owned(), stored.into());
-}
-
-fn default_spec(crd: &mut Value) {
-    let kind = object::text(crd, &["spec", "names", "kind"]).to_owned();
-    let names = object::map_at(crd, &["spec", "names"]);
-    if !kind.is_empty() {
-        names.entry("singular").or_insert_with(|| kind.to_lowercase().into());
-        names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
-    }
-    object::map_at(crd, &["spec"]).entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
 }
 
 /// Reason and message, if another kind of the group has one of the names already.

@@ -194,10 +194,6 @@ impl ApiError {
         )
     }
 
-    pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(503, "ServiceUnavailable", message)
-    }
-
     pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
         let mut error = Self::new(
             504,
@@ -252,16 +248,8 @@ impl ApiError {
         self.0.reason
     }
 
-    pub fn message(&self) -> &str {
-        &self.0.message
-    }
-
     pub fn retry_after(&self) -> Option<u64> {
         self.0.details.get("retryAfterSeconds").and_then(Value::as_u64)
-    }
-
-    pub fn is_conflict(&self) -> bool {
-        self.0.code == 409 && self.0.reason == "Conflict"
     }
 
     pub fn to_status(&self) -> Value {

@@ -24,6 +24,7 @@ pub(crate) struct Custom {
     api_version: String,
     rules: Option<Rules>,
     scale: Option<Scale>,
+    has_status: bool,
 }
 
 struct Scale {
@@ -52,6 +53,7 @@ impl Custom {
             kind: json::text(&spec["names"], "kind").to_owned(),
             api_version: format!("{}/{version}", json::text(spec, "group")),
             scale,
+            has_status: row.get("subresources").is_some_and(|s| json::some(s, "status").is_some()),
         })
     }
 
@@ -66,6 +68,12 @@ impl Custom {
 
     pub fn set_defaults(&self, object: &mut Value) {
         default(object, &self.schema);
+    }
+
+    pub fn prepare_create(&self, object: &mut Value) {
+        if let (true, Some(map)) = (self.has_status, object.as_object_mut()) {
+            map.remove("status");
+        }
     }
 
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {

@@ -72,6 +72,15 @@ impl Kind {
         }
     }
 
+    /// Sets what a new object has whatever the request says: no status but the one every fresh object has, and for
+    /// pods what admission adds.
+    pub fn prepare_create(&self, object: &mut Value) {
+        match &self.origin {
+            Origin::Builtin(row) => row.prepare_create(object),
+            Origin::Custom(custom) => custom.prepare_create(object),
+        }
+    }
+
     /// What is wrong with a new object, defaulted and named.
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         match &self.origin {

@@ -10,6 +10,7 @@ mod kind;
 mod meta;
 mod model;
 pub mod names;
+pub mod openapi;
 mod path;
 mod prune;
 pub mod quantity;

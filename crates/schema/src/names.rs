@@ -209,10 +209,6 @@ pub fn name_is_label(name: &str, prefix: bool) -> Vec<String> {
     dns1123_label(&unprefixed(name, prefix))
 }
 
-pub fn name_is_label_1035(name: &str, prefix: bool) -> Vec<String> {
-    dns1035_label(&unprefixed(name, prefix))
-}
-
 /// `generateName: "web-"` stands for names that start so; the dash must not count against it.
 fn unprefixed(name: &str, prefix: bool) -> String {
     match name.strip_suffix('-') {

@@ -56,7 +56,7 @@ async fn resource(
 ) -> Result<Response> {
     let verb = target.verb(&parts.method, &query).ok_or_else(ApiError::method_unknown)?;
     if target.group == metrics_api::GROUP {
-        return metrics_api::answer(server, &target, verb, &query, &parts.headers).await;
+        return metrics_api::answer(server, &target, verb, &query).await;
     }
     let registry = server.registry();
     let (kind, version) =

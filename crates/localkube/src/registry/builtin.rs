@@ -200,7 +200,7 @@ impl Row {
                     served: true,
                     status: self.status,
                     scale: scale.clone(),
-                    columns: table::builtin_columns(self.kind, name),
+                    columns: table::builtin_columns(self.kind),
                     deprecation: self.deprecation(name),
                     conversion: *conversion,
                     schema: OnceLock::new(),

@@ -10,7 +10,6 @@ use std::{
 };
 
 use jiff::Timestamp;
-use schema::Schema;
 use serde_json::Value;
 
 use crate::{
@@ -24,7 +23,7 @@ use crate::{
 pub type Text = Cow<'static, str>;
 
 /// One kind in all its versions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Kind {
     pub group: Text,
     pub kind: Text,
@@ -47,7 +46,7 @@ pub struct Kind {
     pub terminating: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Version {
     pub name: Text,
     pub served: bool,
@@ -58,7 +57,7 @@ pub struct Version {
     pub deprecation: Option<String>,
     pub conversion: Conversion,
     /// Of built-in kinds, looked up when first needed.
-    pub schema: OnceLock<Option<Arc<Schema>>>,
+    pub schema: OnceLock<Option<Arc<schema::Kind>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +154,7 @@ pub struct SelectableField {
     fallback: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Registry {
     kinds: Vec<Arc<Kind>>,
     by_resource: HashMap<(Text, Text), Arc<Kind>>,

@@ -56,14 +56,6 @@ impl FieldSelector {
         self.0.is_empty()
     }
 
-    /// The name, if only one object can match.
-    pub fn name(&self) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|requirement| requirement.place == Place::Name && requirement.equal)
-            .map(|requirement| requirement.value.as_str())
-    }
-
     pub fn matches(&self, record: &Record) -> bool {
         self.0.iter().all(|Requirement { place, value, equal }| {
             let actual = match place {

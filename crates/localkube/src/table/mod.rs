@@ -3,6 +3,7 @@
 mod builtin;
 mod cells;
 mod jsonpath;
+mod pod;
 
 use std::{borrow::Cow, sync::Arc};
 

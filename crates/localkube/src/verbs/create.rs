@@ -61,6 +61,7 @@ pub async fn create_object(
         lifecycle::check_namespace(call, object::name(&object))?;
     }
     admit::decode(call, &mut object, options)?;
+    admit::default(call, &mut object);
 
     let attempts = if generated { GENERATE_ATTEMPTS } else { 1 };
     for _ in 0..attempts {
@@ -74,7 +75,6 @@ pub async fn create_object(
         for prepare in kind.rules.prepare {
             prepare(&mut candidate, None, &context)?;
         }
-        admit::default(call, &mut candidate);
         admit::validate(call, &candidate, None)?;
         if track {
             patch::track(call, None, &mut candidate);

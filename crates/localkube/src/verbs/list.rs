@@ -51,11 +51,8 @@ pub fn list(call: &Call) -> Result<Response> {
         }
         Shape::Table => {
             let include = IncludeObject::parse(call.query.get("includeObject"))?;
-            let items: Vec<Value> = listing
-                .records
-                .iter()
-                .map(|record| convert::load(record, &call.kind, call.version))
-                .collect();
+            // Columns are about the form in which objects are kept.
+            let items: Vec<Value> = listing.records.iter().map(|record| record.to_value()).collect();
             let items: Vec<&Value> = items.iter().collect();
             Ok(json_reply(200, &table::table(&call.version().columns, &items, include, meta, call.now, true)))
         }

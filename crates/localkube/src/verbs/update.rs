@@ -140,8 +140,8 @@ pub async fn update_object(
         let live = convert::load(&record, kind, call.version);
         let proposal = propose(Some(&live))?;
         let mut object = proposal.object;
-        settle(call, &live, &mut object)?;
         admit::default(call, &mut object);
+        settle(call, &live, &mut object)?;
         admit::validate(call, &object, Some(&live))?;
         count_generation(call, &live, &mut object);
         if !proposal.tracked {

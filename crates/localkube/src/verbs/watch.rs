@@ -253,7 +253,10 @@ impl Shaper<'_> {
         if self.shape == Shape::Object {
             return line(action, &render::bytes(record, &self.call.kind, self.call.version));
         }
-        let object = convert::load(record, &self.call.kind, self.call.version);
+        let object = match self.shape {
+            Shape::Table => record.to_value(),
+            _ => convert::load(record, &self.call.kind, self.call.version),
+        };
         line(action, self.shaped(&object, header).to_string().as_bytes())
     }
 

@@ -42,7 +42,7 @@ impl Decoder {
         let title = schema.title.as_deref().unwrap_or_default();
         match title {
             "api.resource.Quantity" => return quantity(value),
-            "util.intstr.IntOrString" => return self.int_or_string(value),
+            "util.intstr.IntOrString" => return self.int_or_string(value, owner),
             "meta.v1.Time" => return time(value, false),
             "meta.v1.MicroTime" => return time(value, true),
             "apiextensions.v1.JSONSchemaProps" => {
@@ -74,9 +74,7 @@ impl Decoder {
                     if value.is_null() {
                         *value = zero(entry);
                     }
-                    self.fields.push(key.clone());
                     self.node(value, entry, owner, None, &path.key(key))?;
-                    self.fields.pop();
                 }
                 Ok(())
             }
@@ -144,12 +142,7 @@ impl Decoder {
                     map.remove(field.name);
                 }
                 (Presence::Always, None) => {
-                    let absent = match (&field.default, schema.properties.get(field.name)) {
-                        (Some(Value::Object(_)), Some(schema)) => zero(schema),
-                        (Some(default), _) => default.clone(),
-                        (None, _) => Value::Null,
-                    };
-                    map.insert(field.name.to_owned(), absent);
+                    map.insert(field.name.to_owned(), absent(field, schema));
                 }
                 _ => {}
             }
@@ -157,16 +150,14 @@ impl Decoder {
         Ok(())
     }
 
-    fn int_or_string(&self, value: &Value) -> Result<(), String> {
+    fn int_or_string(&self, value: &Value, owner: &str) -> Result<(), String> {
         match value {
-            Value::String(_) => Ok(()),
+            Value::String(_) | Value::Null => Ok(()),
             Value::Number(number) if number.as_i64().is_some_and(|i| i32::try_from(i).is_ok()) => Ok(()),
-            Value::Number(number) => Err(format!(
-                "json: cannot unmarshal number {} into Go value of type int32",
-                go_number(number)
-            )),
-            Value::Null => Ok(()),
-            other => Err(format!("json: cannot unmarshal {} into Go value of type int32", json_type(other))),
+            Value::Number(number) => {
+                Err(self.mismatch(&format!("number {}", go_number(number)), owner, "int32"))
+            }
+            other => Err(self.mismatch(json_type(other), owner, "int32")),
         }
     }
 
@@ -264,7 +255,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// The value of a Go variable that was never set.
-fn zero(schema: &Schema) -> Value {
+pub(super) fn zero(schema: &Schema) -> Value {
     let title = schema.title.as_deref().unwrap_or_default();
     match title {
         "meta.v1.Time" | "meta.v1.MicroTime" => return Value::Null,
@@ -281,15 +272,18 @@ fn zero(schema: &Schema) -> Value {
         };
     };
     let always = row.fields.iter().filter(|field| field.presence == Presence::Always);
-    let fields = always.map(|field| {
-        let value = match (&field.default, schema.properties.get(field.name)) {
-            (Some(Value::Object(_)), Some(schema)) => zero(schema),
-            (Some(default), _) => default.clone(),
-            (None, _) => Value::Null,
-        };
-        (field.name.to_owned(), value)
-    });
-    Value::Object(Map::from_iter(fields))
+    Value::Object(Map::from_iter(always.map(|field| (field.name.to_owned(), absent(field, schema)))))
+}
+
+/// What is written for a field of `schema` that is always written but was not given.
+fn absent(field: &table::Field, schema: &Schema) -> Value {
+    let field_schema = schema.properties.get(field.name);
+    match (&field.default, field_schema) {
+        (Some(Value::Object(_)), Some(schema)) => zero(schema),
+        (Some(default), _) => default.clone(),
+        (None, Some(schema)) if schema.int_or_string => zero(schema),
+        (None, _) => Value::Null,
+    }
 }
 
 fn quantity(value: &mut Value) -> Result<(), String> {

@@ -125,7 +125,7 @@ fn rows(title: &str) -> &'static [(&'static str, Value)] {
 }
 
 fn set(map: &mut Object, field: &str, default: impl FnOnce() -> Value) {
-    if map.get(field).is_none_or(Value::is_null) {
+    if map.get(field).is_none_or(|value| value.is_null() || *value == "") {
         map.insert(field.to_owned(), default());
     }
 }
@@ -147,6 +147,26 @@ fn computed(title: &str, map: &mut Object) {
         "core.v1.Volume" => {
             if map.keys().all(|name| name == "name") {
                 map.insert("emptyDir".to_owned(), json!({}));
+            }
+        }
+        // one field with two names; the old one is still written
+        "core.v1.PodSpec" => {
+            for (from, to) in
+                [("serviceAccount", "serviceAccountName"), ("serviceAccountName", "serviceAccount")]
+            {
+                if let Some(name) = map.get(from).cloned() {
+                    set(map, to, || name);
+                }
+            }
+        }
+        "apps.v1.StatefulSetSpec" => {
+            for claim in
+                map.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten()
+            {
+                if let Some(claim) = claim.as_object_mut() {
+                    set(claim, "apiVersion", || "v1".into());
+                    set(claim, "kind", || "PersistentVolumeClaim".into());
+                }
             }
         }
         "core.v1.ServiceSpec" => service(map),

@@ -2,6 +2,8 @@
 
 mod decode;
 mod defaults;
+mod describe;
+mod prepare;
 mod schemas;
 mod table;
 mod validate;
@@ -56,10 +58,7 @@ macro_rules! row {
     };
 }
 
-use names::{
-    name_is_label as label, name_is_label_1035 as label_1035, name_is_subdomain as subdomain,
-    path_segment as segment,
-};
+use names::{name_is_label as label, name_is_subdomain as subdomain, path_segment as segment};
 use validate::{NONE, config, infra, pod, scaling, service, workload};
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
@@ -75,7 +74,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row!("" "v1" "Pod", core::Pod, Namespaced, subdomain, pod::POD),
         row!("" "v1" "ResourceQuota", core::ResourceQuota, Namespaced, subdomain, infra::RESOURCE_QUOTA),
         row!("" "v1" "Secret", core::Secret, Namespaced, subdomain, config::SECRET),
-        row!("" "v1" "Service", core::Service, Namespaced, label_1035, service::SERVICE),
+        row!("" "v1" "Service", core::Service, Namespaced, label, service::SERVICE),
         row!("" "v1" "ServiceAccount", core::ServiceAccount, Namespaced, subdomain, NONE),
         row!("apps" "v1" "ControllerRevision", apps::ControllerRevision, Namespaced, subdomain, NONE),
         row!("apps" "v1" "DaemonSet", apps::DaemonSet, Namespaced, subdomain, workload::DAEMON_SET),
@@ -105,10 +104,6 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     ]
 });
 
-pub(crate) fn rows() -> &'static [Row] {
-    &ROWS
-}
-
 pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.group == group && row.version == version && row.kind == kind)
 }
@@ -128,6 +123,7 @@ pub(crate) fn object_meta() -> Option<Arc<Schema>> {
 }
 
 pub(crate) use decode::metadata as decode_metadata;
+pub(crate) use describe::{describe, describe_metadata};
 
 // === impl Row ===
 
@@ -155,6 +151,11 @@ impl Row {
         } else if let Some(schema) = self.schema() {
             defaults::fill(object, &schema);
         }
+    }
+
+    pub fn prepare_create(&self, object: &mut Value) {
+        let Some(schema) = self.schema() else { return };
+        prepare::create(self, object, &schema);
     }
 
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {

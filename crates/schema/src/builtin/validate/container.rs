@@ -102,10 +102,9 @@ pub(super) fn host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Err
         for (index, item) in json::list(container, "ports").iter().enumerate() {
             let Some(number) = json::int(item, "hostPort").filter(|number| *number != 0) else { continue };
             let key = format!("{}/{}/{number}", json::text(item, "protocol"), json::text(item, "hostIP"));
-            if !seen.insert(key) {
+            if !seen.insert(key.clone()) {
                 let at = base.index(index);
-                let shown = format!("{}/{number}", json::text(item, "protocol"));
-                errors.push(FieldError::duplicate(at.child("hostPort"), shown));
+                errors.push(FieldError::duplicate(at.child("hostPort"), key));
             }
         }
     }

@@ -173,7 +173,7 @@ fn ip(text: &str, path: &Path<'_>, errors: &mut Errors) {
 fn endpoint_slice(object: &Value, errors: &mut Errors) {
     let kind = json::text(object, "addressType");
     let root = Path::ROOT;
-    one_of(kind, &["IPv4", "IPv6", "FQDN"], &root.child("addressType"), errors);
+    one_of(kind, &["FQDN", "IPv4", "IPv6"], &root.child("addressType"), errors);
     let base = root.child("endpoints");
     for (index, endpoint) in json::list(object, "endpoints").iter().enumerate() {
         let at = base.index(index);
@@ -202,9 +202,6 @@ fn endpoint_slice(object: &Value, errors: &mut Errors) {
         }
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(at.child("name"), name));
-        }
-        if let Some(number) = json::int(item, "port") {
-            invalid_each(names::port_number(number), number, &at.child("port"), errors);
         }
         one_of(json::text(item, "protocol"), &PROTOCOLS, &at.child("protocol"), errors);
     }

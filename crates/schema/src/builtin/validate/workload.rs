@@ -180,9 +180,19 @@ fn selector_and_template(spec: &Value, word: &str, kind: &str, path: &Path<'_>, 
     let template = spec.get("template").unwrap_or(&Value::Null);
     let template_path = path.child("template");
     let selector_path = path.child("selector");
+    let mismatch = || {
+        let base = template_path.child("metadata");
+        let labels = template["metadata"].get("labels").cloned().unwrap_or_default();
+        FieldError::invalid(base.child("labels"), labels, "`selector` does not match template `labels`")
+    };
     match json::some(spec, "selector") {
-        None if word != "daemonset" => errors.push(FieldError::required(selector_path, "")),
-        None => {}
+        // no selector selects nothing
+        None => {
+            if word != "daemonset" {
+                errors.push(FieldError::required(selector_path, ""));
+            }
+            errors.push(mismatch());
+        }
         Some(selector) => {
             selector::validate(selector, &selector_path, errors);
             if selector::is_empty(selector) {
@@ -192,13 +202,8 @@ fn selector_and_template(spec: &Value, word: &str, kind: &str, path: &Path<'_>, 
                 let detail = if word == "statefulset" { "" } else { "invalid label selector" };
                 errors.push(FieldError::invalid(selector_path, selector.clone(), detail));
                 return;
-            } else {
-                let labels = &template["metadata"]["labels"];
-                if !selector::matches(selector, labels) {
-                    let base = template_path.child("metadata");
-                    let detail = "`selector` does not match template `labels`";
-                    errors.push(FieldError::invalid(base.child("labels"), labels.clone(), detail));
-                }
+            } else if !selector::matches(selector, &template["metadata"]["labels"]) {
+                errors.push(mismatch());
             }
         }
     }
