@@ -1,7 +1,10 @@
 //! What kube-apiserver 1.36.3 answered, and what we would answer.
 //!
 //! `answers/create.jsonl` holds one dry-run create a line: what was sent, and the object, the causes or the error that
-//! came back (without uid, times and managed fields).
+//! came back (without uid, times and managed fields). `answers/update.jsonl` holds one dry-run update a line: the stored
+//! object, the one that was sent, and the causes.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fmt::Write;
 
@@ -76,7 +79,7 @@ fn differences(path: &str, real: &Value, ours: &Value, shown: &mut String) {
 }
 
 /// Where we differ on purpose: a piece of the difference, and why.
-const ON_PURPOSE: [(&str, &str); 4] = [
+const ON_PURPOSE: [(&str, &str); 7] = [
     (".object.spec.taints: real", "a new node is tainted until a controller lifts it; there is none here"),
     (
         "spec.updateStrategy.rollingUpdate: Invalid value: {",
@@ -84,6 +87,9 @@ const ON_PURPOSE: [(&str, &str); 4] = [
     ),
     ("spec.ports[2]: Duplicate value: {", "likewise"),
     ("minAvailable and maxUnavailable cannot be both set", "likewise"),
+    ("| spec.versions: Invalid value: [{", "likewise"),
+    ("x-kubernetes-validations[0].rule: Invalid value: {", "likewise"),
+    ("must be a valid regular expression, but isn't", "in the words of another regular expression engine"),
 ];
 
 #[test]
@@ -104,6 +110,26 @@ fn creates_are_answered_like_the_real_server() {
     }
     assert!(shown.is_empty(), "{shown}");
     assert!(n_cases > 60, "only {n_cases} cases were read");
+}
+
+#[test]
+fn updates_are_answered_like_the_real_server() {
+    let mut shown = String::new();
+    for line in include_str!("answers/update.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let kind = kind_of(&case["old"]);
+        let mut new = case["new"].clone();
+        kind.decode(&mut new).unwrap();
+        kind.set_defaults(&mut new);
+        kind.prepare_update(&mut new, &case["old"], Part::Whole);
+        let ours = json!({ "causes": causes(&kind.validate_update(&new, &case["old"], Part::Whole)) });
+        let mut difference = String::new();
+        differences("", &case["answer"], &ours, &mut difference);
+        if !difference.is_empty() {
+            let _ = write!(shown, "{}\n{difference}", case["name"].as_str().unwrap());
+        }
+    }
+    assert!(shown.is_empty(), "{shown}");
 }
 
 #[test]
