@@ -258,7 +258,8 @@ mod tests {
 
     #[test]
     fn faults_are_worded_like_the_api() {
-        let cases: &[(&str, fn(&str) -> Vec<String>, &str)] = &[
+        type Check = fn(&str) -> Vec<String>;
+        let cases: &[(&str, Check, &str)] = &[
             ("label", dns1123_label, "My"),
             ("label", dns1123_label, "a.b"),
             ("label", dns1123_label, "web-0"),

@@ -1,7 +1,11 @@
 //! What kube-apiserver 1.36.3 answered, and what we would answer.
 //!
 //! `answers/create.jsonl` holds one dry-run create a line: what was sent, and the object, the causes or the error that
-//! came back (without uid, times and managed fields).
+//! came back (without uid, times and managed fields). `answers/update.jsonl` holds one dry-run update a line: the stored
+//! object, the one that was sent, and the causes. `answers/rules.jsonl` starts with a CRD full of rules, and goes on with
+//! creates and updates of its objects.
+
+#![allow(clippy::unwrap_used, reason = "tests may panic")]
 
 use std::fmt::Write;
 
@@ -76,7 +80,7 @@ fn differences(path: &str, real: &Value, ours: &Value, shown: &mut String) {
 }
 
 /// Where we differ on purpose: a piece of the difference, and why.
-const ON_PURPOSE: [(&str, &str); 4] = [
+const ON_PURPOSE: [(&str, &str); 8] = [
     (".object.spec.taints: real", "a new node is tainted until a controller lifts it; there is none here"),
     (
         "spec.updateStrategy.rollingUpdate: Invalid value: {",
@@ -84,7 +88,19 @@ const ON_PURPOSE: [(&str, &str); 4] = [
     ),
     ("spec.ports[2]: Duplicate value: {", "likewise"),
     ("minAvailable and maxUnavailable cannot be both set", "likewise"),
+    ("| spec.versions: Invalid value: [{", "likewise"),
+    ("x-kubernetes-validations[0].rule: Invalid value: {", "likewise"),
+    ("self.nested.deep.all(k, v, v > 0)", "loops with two variables are refused with the CRD"),
+    ("must be a valid regular expression, but isn't", "in the words of another regular expression engine"),
 ];
+
+fn report(case: &Value, difference: &str, shown: &mut String) {
+    let lines = difference.lines().filter(|line| !ON_PURPOSE.iter().any(|(piece, _)| line.contains(piece)));
+    let unintended: String = lines.flat_map(|line| [line, "\n"]).collect();
+    if !unintended.is_empty() {
+        let _ = write!(shown, "{}\n{unintended}", case["name"].as_str().unwrap());
+    }
+}
 
 #[test]
 fn creates_are_answered_like_the_real_server() {
@@ -97,13 +113,49 @@ fn creates_are_answered_like_the_real_server() {
         let lines =
             difference.lines().filter(|line| !ON_PURPOSE.iter().any(|(piece, _)| line.contains(piece)));
         let difference: String = lines.flat_map(|line| [line, "\n"]).collect();
-        if !difference.is_empty() {
-            let _ = write!(shown, "{}\n{difference}", case["name"].as_str().unwrap());
-        }
+        report(&case, &difference, &mut shown);
         n_cases += 1;
     }
     assert!(shown.is_empty(), "{shown}");
     assert!(n_cases > 60, "only {n_cases} cases were read");
+}
+
+#[test]
+fn updates_are_answered_like_the_real_server() {
+    let mut shown = String::new();
+    for line in include_str!("answers/update.jsonl").lines() {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let kind = kind_of(&case["old"]);
+        let mut new = case["new"].clone();
+        kind.decode(&mut new).unwrap();
+        kind.set_defaults(&mut new);
+        kind.prepare_update(&mut new, &case["old"], Part::Whole);
+        let ours = json!({ "causes": causes(&kind.validate_update(&new, &case["old"], Part::Whole)) });
+        let mut difference = String::new();
+        differences("", &case["answer"], &ours, &mut difference);
+        report(&case, &difference, &mut shown);
+    }
+    assert!(shown.is_empty(), "{shown}");
+}
+
+#[test]
+fn rules_say_what_they_say_on_the_real_server() {
+    let mut lines = include_str!("answers/rules.jsonl").lines();
+    let crd: Value = serde_json::from_str(lines.next().unwrap()).unwrap();
+    let kind = Kind::custom(&crd, "v1").unwrap();
+    let mut shown = String::new();
+    for line in lines {
+        let case: Value = serde_json::from_str(line).unwrap();
+        let errors = match case.get("old") {
+            None => kind.validate_create(&case["new"]),
+            Some(old) => kind.validate_update(&case["new"], old, Part::Whole),
+        };
+        let (real, ours) = (json!({ "causes": case["answer"] }), json!({ "causes": causes(&errors) }));
+        let mut difference = String::new();
+        differences("", &real, &ours, &mut difference);
+        report(&case, &difference, &mut shown);
+    }
+    assert!(shown.is_empty(), "{shown}");
 }
 
 #[test]

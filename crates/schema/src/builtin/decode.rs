@@ -14,10 +14,10 @@ pub(super) fn object(value: &mut Value, schema: &Schema) -> Result<Vec<String>, 
     Ok(decoder.unknown)
 }
 
-/// The same for `metadata` alone, whose fields are then named from the root.
-pub(crate) fn metadata(value: &mut Value, schema: &Schema) -> Result<Vec<String>, String> {
-    let mut decoder = Decoder { unknown: Vec::new(), fields: vec!["metadata".to_owned()] };
-    decoder.node(value, schema, "", None, &Path::ROOT.child("metadata"))?;
+/// The same for `metadata` alone, which stands at `path`.
+pub(crate) fn metadata(value: &mut Value, schema: &Schema, path: &Path<'_>) -> Result<Vec<String>, String> {
+    let mut decoder = Decoder { unknown: Vec::new(), fields: Vec::new() };
+    decoder.node(value, schema, "", None, path)?;
     decoder.unknown.sort();
     Ok(decoder.unknown)
 }
@@ -175,16 +175,23 @@ impl Decoder {
             match (name.as_str(), &mut *value) {
                 ("properties" | "patternProperties" | "definitions", Value::Object(fields)) => {
                     for (name, field) in fields.iter_mut() {
-                        self.json_schema(field, &here.key(name));
+                        self.json_schema(field, &here.child(name));
                     }
                 }
-                ("allOf" | "anyOf" | "oneOf" | "items", Value::Array(schemas)) => {
+                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
                     for (index, schema) in schemas.iter_mut().enumerate() {
                         self.json_schema(schema, &here.index(index));
                     }
                 }
-                ("not" | "items" | "additionalProperties" | "additionalItems", schema @ Value::Object(_)) => {
+                ("not", schema) => self.json_schema(schema, &here),
+                // unknown fields are dropped below these too, but the API does not speak of them
+                ("items" | "additionalProperties" | "additionalItems", schema) => {
+                    let n_unknown = self.unknown.len();
+                    for schema in schema.as_array_mut().into_iter().flatten() {
+                        self.json_schema(schema, &here);
+                    }
                     self.json_schema(schema, &here);
+                    self.unknown.truncate(n_unknown);
                 }
                 _ => {}
             }
@@ -199,7 +206,6 @@ impl Decoder {
         if owner.is_empty() && self.fields.is_empty() {
             return format!("json: cannot unmarshal {found} into Go value of type {wanted}");
         }
-        let owner = if owner.is_empty() { "ObjectMeta" } else { owner };
         format!(
             "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}",
             self.fields.join(".")

@@ -144,10 +144,8 @@ fn computed(title: &str, map: &mut Object) {
             let policy = pull_policy(map.get("reference"));
             set(map, "pullPolicy", || policy.into());
         }
-        "core.v1.Volume" => {
-            if map.keys().all(|name| name == "name") {
-                map.insert("emptyDir".to_owned(), json!({}));
-            }
+        "core.v1.Volume" if map.keys().all(|name| name == "name") => {
+            map.insert("emptyDir".to_owned(), json!({}));
         }
         // one field with two names; the old one is still written
         "core.v1.PodSpec" => {
@@ -200,10 +198,8 @@ fn computed(title: &str, map: &mut Object) {
             set(map, "rollingUpdate", || json!({}));
         }
         "autoscaling.v2.HorizontalPodAutoscalerSpec" => autoscaler(map),
-        "rbac.v1.Subject" => {
-            if is(map, "kind", "User") || is(map, "kind", "Group") {
-                set(map, "apiGroup", || "rbac.authorization.k8s.io".into());
-            }
+        "rbac.v1.Subject" if is(map, "kind", "User") || is(map, "kind", "Group") => {
+            set(map, "apiGroup", || "rbac.authorization.k8s.io".into());
         }
         _ => {}
     }

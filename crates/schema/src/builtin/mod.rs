@@ -124,6 +124,7 @@ pub(crate) fn object_meta() -> Option<Arc<Schema>> {
 
 pub(crate) use decode::metadata as decode_metadata;
 pub(crate) use describe::{describe, describe_metadata};
+pub(crate) use prepare::update as prepare_update;
 
 // === impl Row ===
 

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Row, decode, defaults};
-use crate::{Quantity, Schema, json::object_mut};
+use crate::{Quantity, Schema, json::object_mut, kind::Part};
 
 pub(super) fn create(row: &Row, object: &mut Value, schema: &Schema) {
     let Some(map) = object.as_object_mut() else { return };
@@ -23,6 +23,9 @@ pub(super) fn create(row: &Row, object: &mut Value, schema: &Schema) {
         }
         defaults::fill(&mut fresh, status);
         map.insert("status".to_owned(), fresh);
+    }
+    if row.kind == "Service" {
+        service(object_mut(map, "spec"));
     }
     if row.kind == "DaemonSet" {
         let annotations = object_mut(object_mut(map, "metadata"), "annotations");
@@ -82,5 +85,76 @@ fn quality(pod: &Map<String, Value>) -> &'static str {
         (true, _) => "BestEffort",
         (false, true) => "Guaranteed",
         (false, false) => "Burstable",
+    }
+}
+
+/// One family of addresses, and the single address also as a list. Giving out addresses is up to the server.
+fn service(spec: &mut Map<String, Value>) {
+    if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
+        return;
+    }
+    spec.entry("ipFamilies").or_insert(json!(["IPv4"]));
+    spec.entry("ipFamilyPolicy").or_insert(json!("SingleStack"));
+    if let Some(address) = spec.get("clusterIP").filter(|address| **address != "").cloned() {
+        spec.entry("clusterIPs").or_insert(json!([address]));
+    }
+}
+
+/// What a write of one part leaves as it is: a write of the object does not touch its status, a write of the status
+/// nothing else, and neither the times and counters that are the server's.
+pub(crate) fn update(object: &mut Value, old: &Value, part: Part, has_status: bool) {
+    if part == Part::Status {
+        let (status, metadata) = (object.get("status").cloned(), object.get("metadata").cloned());
+        *object = old.clone();
+        let Some(map) = object.as_object_mut() else { return };
+        match status {
+            Some(status) => map.insert("status".to_owned(), status),
+            None => map.remove("status"),
+        };
+        for field in ["managedFields", "resourceVersion"] {
+            keep(object_mut(map, "metadata"), metadata.as_ref(), field);
+        }
+        return;
+    }
+    let Some(map) = object.as_object_mut() else { return };
+    if has_status {
+        keep(map, Some(old), "status");
+    }
+    let metadata = object_mut(map, "metadata");
+    for field in ["creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"] {
+        keep(metadata, old.get("metadata"), field);
+    }
+    for field in ["uid", "name", "namespace"] {
+        if !metadata.contains_key(field) {
+            keep(metadata, old.get("metadata"), field);
+        }
+    }
+    if map.get("kind").is_some_and(|kind| kind == "CustomResourceDefinition") {
+        store_version(map);
+    }
+    if map.get("kind").is_some_and(|kind| kind == "Pod") && map.get("apiVersion").is_some_and(|v| v == "v1") {
+        admit_pod(object_mut(map, "spec"));
+    }
+}
+
+/// Sets `field` to what it is in `from`.
+fn keep(map: &mut Map<String, Value>, from: Option<&Value>, field: &str) {
+    match from.and_then(|from| from.get(field)) {
+        Some(value) => map.insert(field.to_owned(), value.clone()),
+        None => map.remove(field),
+    };
+}
+
+/// A version that objects are written in from now on is remembered in the CRD's status.
+fn store_version(crd: &mut Map<String, Value>) {
+    let versions = crd.get("spec").and_then(|spec| spec.get("versions")?.as_array()).into_iter().flatten();
+    let is_storage = |version: &&Value| version.get("storage") == Some(&Value::Bool(true));
+    let Some(name) = versions.into_iter().find(is_storage).and_then(|version| version.get("name")).cloned()
+    else {
+        return;
+    };
+    let stored = object_mut(crd, "status").entry("storedVersions").or_insert(json!([]));
+    if let Some(stored) = stored.as_array_mut().filter(|stored| !stored.contains(&name)) {
+        stored.push(name);
     }
 }

@@ -129,6 +129,8 @@ fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let shared_schema = !versions.is_empty() && is_shared(versions, "schema");
     let shared_subresources = !versions.is_empty() && is_shared(versions, "subresources");
     let shared_columns = !versions.is_empty() && is_shared(versions, "additionalPrinterColumns");
+    let shared_selectable = !versions.is_empty() && is_shared(versions, "selectableFields");
+    let shown = || spec.get("versions").cloned().unwrap_or_default();
     for (index, version) in versions.iter().enumerate() {
         let at = base.index(index);
         if version.get("schema").and_then(|schema| json::some(schema, "openAPIV3Schema")).is_none() {
@@ -153,16 +155,27 @@ fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         if !shared_columns {
             columns(version, &at.child("additionalPrinterColumns"), errors);
         }
-        selectable_fields(version, &at.child("selectableFields"), errors);
+        if !shared_selectable {
+            selectable_fields(version, &at.child("selectableFields"), errors);
+        }
     }
     if !unique {
-        errors.push(FieldError::invalid(base, versions.to_vec(), "must contain unique version names"));
+        errors.push(FieldError::invalid(base, shown(), "must contain unique version names"));
     }
     if versions.iter().filter(|version| json::flag(version, "storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(base, versions.to_vec(), detail));
+        errors.push(FieldError::invalid(base, shown(), detail));
     }
     if let Some(version) = versions.first() {
+        // the first version is also `spec.version`
+        let name = json::text(version, "name");
+        let faults = names::dns1035_label(name);
+        if !name.is_empty() && !faults.is_empty() {
+            errors.push(FieldError::invalid(path.child("version"), name, faults.join(",")));
+        }
+        if shared_selectable {
+            selectable_fields(version, &path.child("selectableFields"), errors);
+        }
         if shared_schema {
             version_schema(version, &path.child("validation"), errors);
         }
@@ -456,7 +469,7 @@ fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     let stored = json::list(status, "storedVersions");
     let versions = json::list(&crd["spec"], "versions");
     if stored.is_empty() {
-        errors.push(FieldError::invalid(path, Vec::<Value>::new(), "must have at least one stored version"));
+        errors.push(FieldError::invalid(path, Value::Null, "must have at least one stored version"));
         return;
     }
     for version in versions.iter().filter(|version| json::flag(version, "storage")) {

@@ -346,10 +346,8 @@ fn handle(handler: &Value, path: &Path<'_>, errors: &mut Errors) {
             continue;
         }
         match field {
-            "exec" => {
-                if json::list(action, "command").is_empty() {
-                    errors.push(FieldError::required(at.child("command"), ""));
-                }
+            "exec" if json::list(action, "command").is_empty() => {
+                errors.push(FieldError::required(at.child("command"), ""));
             }
             "httpGet" => {
                 if json::text(action, "path").is_empty() {

@@ -259,7 +259,10 @@ fn binding(binding: &Value, namespaced: bool, errors: &mut Errors) {
 fn binding_change(new: &Value, old: &Value, errors: &mut Errors) {
     let (new_role, old_role) = (new.get("roleRef"), old.get("roleRef"));
     if new_role != old_role {
-        let value = new_role.cloned().unwrap_or_default();
+        let field = |name: &str| new_role.map_or("", |role| json::text(role, name));
+        let value = serde_json::json!({
+            "APIGroup": field("apiGroup"), "Kind": field("kind"), "Name": field("name"),
+        });
         errors.push(FieldError::invalid(Path::ROOT.child("roleRef"), value, "cannot change roleRef"));
     }
 }
