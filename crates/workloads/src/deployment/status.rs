@@ -80,7 +80,7 @@ impl Rollout<'_> {
     /// The counters, and whether enough pods are available.
     pub fn count(&mut self) {
         let sum = |number: &dyn Fn(&Set) -> i32| self.sets.iter().map(number).sum::<i32>();
-        let available = self.total_available();
+        let available = sum(&Set::available);
         let n_terminating: Option<i32> = self
             .sets
             .iter()
