@@ -96,12 +96,11 @@ impl World {
                 merge(self.sets.get_mut(&target.name).unwrap(), body.clone());
             }
             Effect::Patch { body, .. } => merge(&mut self.deployment, body.clone()),
-            Effect::Replace { body, .. } => self.deployment["status"] = body["status"].clone(),
             Effect::Delete { target, .. } => {
                 self.note(format!("delete {}", self.short(&target.name)));
                 self.sets.remove(&target.name);
             }
-            Effect::Event(_) | Effect::Confirm(_) | Effect::DeleteCollection { .. } => {}
+            other => assert!(matches!(other, Effect::Event(_) | Effect::Confirm(_)), "{other}"),
         }
     }
 

@@ -10,10 +10,9 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use serde_json::json;
 
 use crate::{
-    effect::{Effect, Target},
+    effect::Effect,
     kind,
     object::{nonzero, time},
 };
@@ -138,9 +137,7 @@ pub(super) fn write_if_changed(
         ..status.clone()
     };
     let same = hpa.status.as_ref().is_some_and(|stored| normal(stored) == normal(&status));
-    (!same).then(|| Effect::Replace {
-        target: Target::of(&kind::HORIZONTAL_POD_AUTOSCALER, &hpa.metadata),
-        subresource: "status",
-        body: json!(HorizontalPodAutoscaler { status: Some(status), ..hpa.clone() }),
-    })
+    let write =
+        || Effect::status(&kind::HORIZONTAL_POD_AUTOSCALER, &hpa.metadata, hpa.status.as_ref(), &status);
+    (!same).then(write)
 }

@@ -83,15 +83,15 @@ impl World {
                     self.replicas = i32::try_from(body["spec"]["replicas"].as_i64().unwrap()).unwrap();
                     done.push(format!("scale to {}", self.replicas));
                 }
+                Effect::Patch { subresource: Some("status"), body, .. } => {
+                    merge(&mut self.hpa, body.clone());
+                    done.push("status".into());
+                }
                 Effect::Patch { body, .. } => {
                     merge(&mut self.hpa, body.clone());
                     let annotations = self.hpa["metadata"]["annotations"].as_object_mut().unwrap();
                     annotations.retain(|_, value| !value.is_null());
                     done.push("remember".into());
-                }
-                Effect::Replace { body, .. } => {
-                    self.hpa["status"] = body["status"].clone();
-                    done.push("status".into());
                 }
                 Effect::Event(event) => done.push(format!("{} {:?}", event.reason, event.note)),
                 other => panic!("{other}"),

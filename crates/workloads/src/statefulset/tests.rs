@@ -88,12 +88,12 @@ impl World {
                 None
             }
             Effect::Patch { target, body, .. } => {
-                let objects = if target.kind == kind::POD { &mut self.pods } else { &mut self.revisions };
-                merge(objects.get_mut(&target.name).unwrap(), body.clone());
-                None
-            }
-            Effect::Replace { body, .. } => {
-                self.set["status"] = body["status"].clone();
+                let object = match &target.kind {
+                    kind if *kind == kind::POD => self.pods.get_mut(&target.name),
+                    kind if *kind == kind::CONTROLLER_REVISION => self.revisions.get_mut(&target.name),
+                    _ => Some(&mut self.set),
+                };
+                merge(object.unwrap(), body.clone());
                 None
             }
             _ => None,
