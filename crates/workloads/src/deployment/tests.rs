@@ -509,3 +509,44 @@ fn selecting_everything_is_refused_once() {
     world.settle();
     assert!(!world.turn());
 }
+
+/// What a rollout from A to B holds at any moment: sizes, and what of them is available.
+fn totals(world: &World) -> (i64, i64) {
+    let number = |value: &Value| value.as_i64().unwrap_or(0);
+    world.sets.values().fold((0, 0), |(size, available), set| {
+        let own = number(&set["spec"]["replicas"]);
+        (size + own, available + own.min(number(&set["status"]["availableReplicas"])))
+    })
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+
+    /// However slowly the new pods come up: never more pods than the surge allows, never fewer available ones than
+    /// asked for, and an end.
+    #[test]
+    fn limits_hold_at_every_step(
+        replicas in 0i64..12, surge in 0i64..5, unavailable in 0i64..5, missing in proptest::collection::vec(0i64..6, 0..6),
+    ) {
+        let mut missing = missing;
+        missing.sort_by_key(|n| std::cmp::Reverse(*n)); // pods that are up stay up
+        let limits = json!({ "maxSurge": surge, "maxUnavailable": unavailable });
+        let mut world = World::new(json!({ "replicas": replicas, "strategy": { "rollingUpdate": limits } }));
+        world.roll_out().set_spec(json!({ "template": template("v2") }));
+        let unavailable = if surge == 0 && unavailable == 0 { 1 } else { unavailable };
+        for missing in missing.into_iter().chain([0; 20]) {
+            for _ in 0..20 {
+                let changed = world.turn();
+                let (size, available) = totals(&world);
+                proptest::prop_assert!(size <= replicas + surge, "{size} pods\n{}", world.log);
+                proptest::prop_assert!(available >= replicas - unavailable, "{available} available\n{}", world.log);
+                if !changed {
+                    break;
+                }
+            }
+            world.pods_come_up_except("B", missing);
+        }
+        proptest::prop_assert_eq!(totals(&world), (replicas, replicas));
+        proptest::prop_assert_eq!(&world.sets[&world.letters[0]]["spec"]["replicas"], &json!(0));
+    }
+}

@@ -31,6 +31,10 @@ impl Conditions {
         Self { list: stored.clone().unwrap_or_default(), stored, now }
     }
 
+    pub fn reason(&self, type_: &str) -> Option<&str> {
+        self.list.iter().find(|condition| condition.type_ == type_)?.reason.as_deref()
+    }
+
     /// Times change only with the status.
     pub fn set(&mut self, type_: &str, holds: bool, reason: &str, message: String) {
         let status = if holds { "True" } else { "False" };

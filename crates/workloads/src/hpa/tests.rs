@@ -172,7 +172,7 @@ fn no_answer_scales_nothing_and_is_told() {
     let silent = || Answers { usage: Err("the server is down".into()), others: vec![None] };
     world.turn("silence", silent(), None).turn("silence", silent(), None);
     world.check(expect![[r#"
-        0s silence => status
+        0s silence => FailedGetResourceMetric "the HPA was unable to compute the replica count: cpu cannot be used: the server is down", status
         15s silence => 
     "#]]);
     expect![[r#"

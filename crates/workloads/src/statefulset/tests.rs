@@ -155,7 +155,7 @@ fn the_first_pod_and_its_revision() {
         create Pod default/db-0
         status StatefulSet default/db {"availableReplicas":0,"collisionCount":0,"currentRevision":"db-HASH","observedGeneration":1,"replicas":0,"updateRevision":"db-HASH"}
         {"apiVersion":"apps/v1","data":{"spec":{"template":{"$patch":"replace","metadata":{"labels":{"app":"db"}},"spec":{"containers":[{"command":["serve","v1"],"name":"c"}]}}}},"kind":"ControllerRevision","metadata":{"labels":{"app":"db","controller.kubernetes.io/hash":"HASH"},"name":"db-HASH","namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"StatefulSet","name":"db","uid":"s"}]},"revision":1}
-        {"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"app":"db","apps.kubernetes.io/pod-index":"0","controller-revision-hash":"db-HASH","statefulset.kubernetes.io/pod-name":"db-0"},"name":"db-0","namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"StatefulSet","name":"db","uid":"s"}]},"spec":{"containers":[{"command":["serve","v1"],"name":"c"}],"hostname":"db-0","subdomain":"db"}}
+        {"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"db-","labels":{"app":"db","apps.kubernetes.io/pod-index":"0","controller-revision-hash":"db-HASH","statefulset.kubernetes.io/pod-name":"db-0"},"name":"db-0","namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"StatefulSet","name":"db","uid":"s"}]},"spec":{"containers":[{"command":["serve","v1"],"name":"c"}],"hostname":"db-0","subdomain":"db"}}
     "#]]
     .assert_eq(&shown);
 }
