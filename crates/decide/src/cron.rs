@@ -221,6 +221,7 @@ mod tests {
             expected day from 1 to 31, such as *, 1, 1-31 or */2, found "0"
             expected minute from 0 to 59, such as *, 0, 0-59 or */2, found "5-1"
             expected minute from 0 to 59, such as *, 0, 0-59 or */2, found "*/0"
-            expected month from 1 to 12, such as *, 1, 1-12 or */2, found "foo""#]].assert_eq(&errors.join("\n"));
+            expected month from 1 to 12, such as *, 1, 1-12 or */2, found "foo""#]]
+        .assert_eq(&errors.join("\n"));
     }
 }

@@ -135,7 +135,8 @@ mod tests {
               partition  2 -> 4  partition 0: 60000 pending, 10000/s with 2 ready, to be done in 3 s: wants 4
               highest    2 -> 4  partition 0 asks for 4
               bounds     4 -> 4  between 0 and 50
-              step       4 -> 4  in one step"#]].assert_eq(&outcome.explanation);
+              step       4 -> 4  in one step"#]]
+        .assert_eq(&outcome.explanation);
     }
 
     #[test]
