@@ -61,7 +61,7 @@ fn rules() -> BoxedStrategy<Rules> {
         .boxed()
 }
 
-fn spec(metrics: impl Strategy<Value = Vec<Metric>>) -> BoxedStrategy<Spec> {
+fn spec(metrics: impl Strategy<Value = Vec<Metric>> + 'static) -> BoxedStrategy<Spec> {
     let behavior = prop::option::of((rules(), rules()).prop_map(|(up, down)| Behavior { up, down }));
     (0..5i32, 1..60i32, metrics, behavior)
         .prop_map(|(min, above, metrics, behavior)| Spec {
