@@ -17,6 +17,8 @@ pub mod hpa;
 pub mod input;
 pub mod number;
 pub mod policy;
+#[cfg(test)]
+mod properties;
 pub mod quantity;
 #[cfg(test)]
 mod testing;
