@@ -81,9 +81,9 @@ impl fmt::Display for Annotation {
                 let metric = for_metric(metric);
                 write!(f, "bucket label \"le\" is missing or has a malformed value of {value:?}{metric}")
             }
-            Self::SortInRangeQuery => {
-                f.write_str("sort is ineffective for range queries since results are always ordered by labels")
-            }
+            Self::SortInRangeQuery => f.write_str(
+                "sort is ineffective for range queries since results are always ordered by labels",
+            ),
             Self::PossibleNonCounter { metric } => write!(
                 f,
                 "metric might not be a counter, name does not end in _total/_sum/_count/_bucket: {metric:?}"
@@ -110,9 +110,10 @@ impl fmt::Display for Annotation {
 impl Annotations {
     pub(crate) fn add(&mut self, annotation: Annotation) {
         let merged = match (self.0.get(&annotation.key()), annotation) {
-            (Some(Annotation::ForcedMonotonicity { fix: a, .. }), Annotation::ForcedMonotonicity { metric, fix: b }) => {
-                Annotation::ForcedMonotonicity { metric, fix: a.merge(b) }
-            }
+            (
+                Some(Annotation::ForcedMonotonicity { fix: a, .. }),
+                Annotation::ForcedMonotonicity { metric, fix: b },
+            ) => Annotation::ForcedMonotonicity { metric, fix: a.merge(b) },
             (_, annotation) => annotation,
         };
         self.0.insert(merged.key(), merged);

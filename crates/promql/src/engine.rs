@@ -182,7 +182,11 @@ fn check_time(time: i64) -> Result<()> {
 
 /// Lets the names fall that were to fall.
 fn final_labels(block: &Block) -> Vec<Labels> {
-    block.rows.iter().map(|r| if r.drop_name { r.labels.without_metadata() } else { r.labels.clone() }).collect()
+    block
+        .rows
+        .iter()
+        .map(|r| if r.drop_name { r.labels.without_metadata() } else { r.labels.clone() })
+        .collect()
 }
 
 fn vector(block: Block, time: i64) -> Result<Vec<Sample>> {

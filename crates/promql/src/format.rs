@@ -75,7 +75,10 @@ mod tests {
             (f64::NAN, "NaN", "NaN", "NaN"),
         ];
         for (value, unscaled, label, two) in cases {
-            assert_eq!((plain(value), open_metrics_float(value), two_digits(value)), (unscaled.into(), label.into(), two.into()));
+            assert_eq!(
+                (plain(value), open_metrics_float(value), two_digits(value)),
+                (unscaled.into(), label.into(), two.into())
+            );
         }
         assert_eq!(time(0), "1970-01-01T00:00:00Z");
     }

@@ -71,7 +71,8 @@ pub fn bucket_fraction(lower: f64, upper: f64, buckets: &mut Vec<Bucket>) -> f64
 
 /// How many observations lie below `value`.
 fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
-    let mut below = Bucket { upper: if buckets[0].upper <= 0.0 { f64::NEG_INFINITY } else { 0.0 }, count: 0.0 };
+    let mut below =
+        Bucket { upper: if buckets[0].upper <= 0.0 { f64::NEG_INFINITY } else { 0.0 }, count: 0.0 };
     for bucket in buckets {
         if below.upper >= value {
             return below.count.min(total);
@@ -164,9 +165,8 @@ mod tests {
 
     #[test]
     fn fractions() {
-        let of = |lower, upper| {
-            bucket_fraction(lower, upper, &mut buckets(&[(1.0, 2.0), (2.0, 6.0), (INF, 8.0)]))
-        };
+        let of =
+            |lower, upper| bucket_fraction(lower, upper, &mut buckets(&[(1.0, 2.0), (2.0, 6.0), (INF, 8.0)]));
         assert_eq!(of(0.0, 1.5), 0.5);
         assert_eq!(of(1.0, 2.0), 0.5);
         assert_eq!(of(0.0, INF), 1.0);

@@ -1,7 +1,10 @@
 //! A source that holds its series in memory, for tests, files and tools.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
-use crate::labels::{ByHash, Labels};
+use crate::labels::{ByHash, Labels, METRIC_NAME};
 use crate::source::{Matcher, SeriesSource, SeriesView, TimeRange};
 
 /// Series in the order in which they were added.
@@ -9,6 +12,8 @@ use crate::source::{Matcher, SeriesSource, SeriesView, TimeRange};
 pub struct MemorySource {
     series: Vec<Series>,
     by_labels: ByHash<Labels, usize>,
+    /// Nearly every selector names its metric.
+    by_name: HashMap<Arc<str>, Vec<usize>>,
 }
 
 #[derive(Debug)]
@@ -37,7 +42,9 @@ impl MemorySource {
     pub fn push(&mut self, labels: &Labels, timestamp: i64, value: f64) -> Result<()> {
         let series = self.series_mut(labels);
         if series.timestamps.last().is_some_and(|&last| last >= timestamp) {
-            return Err(Error::Source(format!("sample of {labels} at {timestamp} ms is not newer than the last one")));
+            return Err(Error::Source(format!(
+                "sample of {labels} at {timestamp} ms is not newer than the last one"
+            )));
         }
         series.timestamps.push(timestamp);
         series.values.push(value);
@@ -57,10 +64,27 @@ impl MemorySource {
     fn series_mut(&mut self, labels: &Labels) -> &mut Series {
         let at = *self.by_labels.entry(labels.clone()).or_insert_with(|| {
             let labels = labels.clone();
-            self.series.push(Series { labels, timestamps: Vec::new(), values: Vec::new(), refused: Vec::new() });
+            self.by_name.entry(labels.metric_name().into()).or_default().push(self.series.len());
+            self.series.push(Series {
+                labels,
+                timestamps: Vec::new(),
+                values: Vec::new(),
+                refused: Vec::new(),
+            });
             self.series.len() - 1
         });
         &mut self.series[at]
+    }
+
+    /// Series that may match, in the order in which they were added.
+    fn candidates(&self, matchers: &[Matcher]) -> Vec<usize> {
+        let exact = matchers.iter().filter(|m| m.name == METRIC_NAME).find_map(Matcher::exact_values);
+        let Some(names) = exact else { return (0..self.series.len()).collect() };
+        let mut found: Vec<usize> =
+            names.iter().filter_map(|n| self.by_name.get(n.as_str())).flatten().copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 }
 
@@ -71,11 +95,15 @@ impl SeriesSource for MemorySource {
         range: TimeRange,
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let matching = self.series.iter().filter(|s| matchers.iter().all(|m| m.matches(s.labels.get(&m.name))));
-        for series in matching {
+        for series in self.candidates(matchers).into_iter().map(|at| &self.series[at]) {
+            if !matchers.iter().all(|m| m.matches(series.labels.get(&m.name))) {
+                continue;
+            }
             let asked = series.refused.iter().find(|(t, _)| (range.min..=range.max).contains(t));
             match asked {
-                Some((_, Refusal::NativeHistogram)) => return Err(Error::NativeHistogram(series.labels.clone())),
+                Some((_, Refusal::NativeHistogram)) => {
+                    return Err(Error::NativeHistogram(series.labels.clone()));
+                }
                 Some((_, Refusal::StartTimestamp)) => {
                     return Err(Error::Unsupported(format!("a start timestamp on {}", series.labels)));
                 }

@@ -21,7 +21,9 @@ pub struct MetricNames {
 impl MetricNames {
     /// Whether the query may read a metric of this name.
     pub fn contains(&self, name: &str) -> bool {
-        self.any || self.exact.contains(name) || self.patterns.iter().any(|p| p.iter().all(|m| m.matches(name)))
+        self.any
+            || self.exact.contains(name)
+            || self.patterns.iter().any(|p| p.iter().all(|m| m.matches(name)))
     }
 }
 

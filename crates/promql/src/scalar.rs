@@ -119,8 +119,12 @@ fn quantity(node: &Node) -> Quantity {
 fn of_aggregate(aggregate: &Aggregate) -> Quantity {
     let picks_one = matches!(aggregate.param, Some(Node::Number(k)) if k < 2.0);
     match aggregate.op {
-        AggregateOp::Sum | AggregateOp::Count | AggregateOp::CountValues | AggregateOp::Group => Quantity::Total,
-        AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK if !picks_one => quantity(&aggregate.expr),
+        AggregateOp::Sum | AggregateOp::Count | AggregateOp::CountValues | AggregateOp::Group => {
+            Quantity::Total
+        }
+        AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK if !picks_one => {
+            quantity(&aggregate.expr)
+        }
         AggregateOp::LimitRatio => quantity(&aggregate.expr),
         _ => Quantity::Pod,
     }
@@ -133,7 +137,9 @@ fn of_call(function: Function, args: &[Node]) -> Quantity {
         | Function::HistogramQuantiles
         | Function::HistogramFraction
         | Function::Timestamp => Quantity::Pod,
-        Function::Range(Range::TimeOfFirst | Range::TimeOfLast | Range::TimeOfMax | Range::TimeOfMin) => Quantity::Pod,
+        Function::Range(Range::TimeOfFirst | Range::TimeOfLast | Range::TimeOfMax | Range::TimeOfMin) => {
+            Quantity::Pod
+        }
         // Everything else keeps the meaning of what it is applied to.
         _ => {
             let all = args.iter().filter(|a| a.kind() != Kind::String).map(quantity);

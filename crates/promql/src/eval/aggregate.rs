@@ -64,7 +64,8 @@ impl<'g> Groups<'g> {
         let mut cells = vec![ABSENT; self.len() * input.width];
         fill(&mut cells);
         let label = |(first, drop_name): (&_, _)| Row { labels: self.grouping.apply(first), drop_name };
-        Block { width: input.width, rows: self.first.iter().zip(drop_name).map(label).collect(), cells }.compacted()
+        Block { width: input.width, rows: self.first.iter().zip(drop_name).map(label).collect(), cells }
+            .compacted()
     }
 }
 
@@ -116,7 +117,9 @@ fn fold(op: AggregateOp, input: &Block, groups: &Groups<'_>, out: &mut [f64]) {
         AggregateOp::Count => fold_with(input, groups, out, |_| 1.0, |n, _| *n += 1.0, |n| *n),
         AggregateOp::Min => greatest(|best, v| best > v, out),
         AggregateOp::Max => greatest(|best, v| best < v, out),
-        AggregateOp::Stddev => fold_with(input, groups, out, Spread::new, Spread::add, |s| s.variance().sqrt()),
+        AggregateOp::Stddev => {
+            fold_with(input, groups, out, Spread::new, Spread::add, |s| s.variance().sqrt())
+        }
         AggregateOp::Stdvar => fold_with(input, groups, out, Spread::new, Spread::add, Spread::variance),
         _ => fold_with(input, groups, out, |_| (), |(), _| {}, |()| 1.0),
     }

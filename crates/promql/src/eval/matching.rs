@@ -65,13 +65,14 @@ impl<'a> Join<'a> {
                 let labels = self.result_labels(&row.labels, &self.one.rows[partner].labels);
                 let meets = |step: usize| present(cells[step]) && present(other[step]) && self.active[step];
                 matched.note(self, group, &labels, meets)?;
-                self.push(&mut out, labels, row.drop_name, |step| meets(step).then(|| (cells[step], other[step])));
+                self.push(&mut out, labels, row.drop_name, |step| {
+                    meets(step).then(|| (cells[step], other[step]))
+                });
             }
             if let Some(fill) = self.matching().fill_right {
                 let partners: Vec<&[f64]> = self.one_rows[group].iter().map(|&p| self.one.row(p)).collect();
                 let labels = self.result_labels(&row.labels, &self.matching().by.apply(&row.labels));
-                let alone =
-                    |step: usize| present(cells[step]) && !partners.iter().any(|p| present(p[step]));
+                let alone = |step: usize| present(cells[step]) && !partners.iter().any(|p| present(p[step]));
                 matched.note(self, group, &labels, alone)?;
                 self.push(&mut out, labels, row.drop_name, |step| alone(step).then(|| (cells[step], fill)));
             }

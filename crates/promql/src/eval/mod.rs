@@ -61,9 +61,9 @@ impl Evaluator<'_> {
                 Evaluated::Text(_) => return Err(misplaced(Kind::String)),
             },
             Node::Invariant(inner) if grid.len > 1 => match self.eval(inner, grid.first())? {
-                Evaluated::Scalar(values) => {
-                    Evaluated::Scalar(values.into_iter().flat_map(|v| std::iter::repeat_n(v, grid.len)).collect())
-                }
+                Evaluated::Scalar(values) => Evaluated::Scalar(
+                    values.into_iter().flat_map(|v| std::iter::repeat_n(v, grid.len)).collect(),
+                ),
                 Evaluated::Vector(block) => {
                     self.budget.spend(block.len() * grid.len)?;
                     Evaluated::Vector(block.repeat(grid.len))

@@ -93,7 +93,8 @@ fn within_ratio(ratio: f64, offset: f64) -> bool {
 }
 
 fn check(ev: &Evaluator<'_>, op: AggregateOp, param: &[f64]) -> Result<()> {
-    let (min, max) = param.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), &p| (lo.min(p), hi.max(p)));
+    let (min, max) =
+        param.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(lo, hi), &p| (lo.min(p), hi.max(p)));
     let any_nan = param.iter().any(|p| p.is_nan());
     if op == AggregateOp::LimitRatio {
         if any_nan {
@@ -114,8 +115,12 @@ fn check(ev: &Evaluator<'_>, op: AggregateOp, param: &[f64]) -> Result<()> {
     }
     let (low, high) = (i64::MIN as f64, i64::MAX as f64);
     match () {
-        () if min <= low => Err(Error::Evaluation(format!("Scalar value {} underflows int64", format::short(min)))),
-        () if max >= high => Err(Error::Evaluation(format!("Scalar value {} overflows int64", format::short(max)))),
+        () if min <= low => {
+            Err(Error::Evaluation(format!("Scalar value {} underflows int64", format::short(min))))
+        }
+        () if max >= high => {
+            Err(Error::Evaluation(format!("Scalar value {} overflows int64", format::short(max))))
+        }
         () => Ok(()),
     }
 }

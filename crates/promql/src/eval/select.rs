@@ -74,7 +74,8 @@ impl Evaluator<'_> {
                 Ok(())
             }
             Node::Subquery(subquery) => {
-                let windows = Windows { grid, reference: self.reference(subquery.anchor), range: subquery.range };
+                let windows =
+                    Windows { grid, reference: self.reference(subquery.anchor), range: subquery.range };
                 let Some((inner, block)) = self.subquery(subquery, &windows)? else { return Ok(()) };
                 let times: Vec<i64> = inner.times().collect();
                 let mut dense = Columns::default();
@@ -128,11 +129,20 @@ impl Evaluator<'_> {
     }
 }
 
-fn latest(series: &SeriesView<'_>, windows: &Windows, out: &mut [f64], pick: &impl Fn(i64, f64) -> f64) -> bool {
+fn latest(
+    series: &SeriesView<'_>,
+    windows: &Windows,
+    out: &mut [f64],
+    pick: &impl Fn(i64, f64) -> f64,
+) -> bool {
     windows.run(series.timestamps, series.values, out, |window| {
         let last = window.values.len() - 1;
         // A stale marker ends the series at once: what came before it does not count any more.
-        if is_stale(window.values[last]) { super::block::ABSENT } else { pick(window.times[last], window.values[last]) }
+        if is_stale(window.values[last]) {
+            super::block::ABSENT
+        } else {
+            pick(window.times[last], window.values[last])
+        }
     })
 }
 

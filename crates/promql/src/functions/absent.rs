@@ -34,7 +34,9 @@ fn ones_where_not(occupied: &[bool], node: &Node, drop_name: bool) -> Block {
 
 /// The labels that a missing series would surely have: those that one matcher sets, and none other touches.
 fn implied_labels(node: &Node) -> Labels {
-    let (Node::Select(select) | Node::Window { select, .. }) = node.unwrapped() else { return Labels::empty() };
+    let (Node::Select(select) | Node::Window { select, .. }) = node.unwrapped() else {
+        return Labels::empty();
+    };
     let matchers = || select.matchers.iter().filter(|m| m.name != METRIC_NAME);
     let alone = |name: &str| matchers().filter(|m| m.name == name).count() == 1;
     Labels::from_pairs(

@@ -47,7 +47,11 @@ pub(super) fn quantiles(ev: &Evaluator<'_>, args: &[Node], grid: Grid) -> Result
                     let only: Vec<f64> = cells
                         .iter()
                         .zip(q)
-                        .map(|(&c, q)| if q.to_bits() == value.to_bits() { c } else { crate::eval::block::ABSENT })
+                        .map(
+                            |(&c, q)| {
+                                if q.to_bits() == value.to_bits() { c } else { crate::eval::block::ABSENT }
+                            },
+                        )
                         .collect();
                     out.push(row.clone(), &only);
                 }

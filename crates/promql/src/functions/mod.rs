@@ -48,8 +48,12 @@ pub(crate) enum Function {
     AbsentOverTime,
     LabelReplace,
     LabelJoin,
-    Sort { descending: bool },
-    SortByLabel { descending: bool },
+    Sort {
+        descending: bool,
+    },
+    SortByLabel {
+        descending: bool,
+    },
     HistogramQuantile,
     HistogramQuantiles,
     HistogramFraction,
@@ -102,9 +106,8 @@ impl Function {
             "histogram_quantile" => Self::HistogramQuantile,
             "histogram_quantiles" => Self::HistogramQuantiles,
             "histogram_fraction" => Self::HistogramFraction,
-            "histogram_avg" | "histogram_count" | "histogram_sum" | "histogram_stddev" | "histogram_stdvar" => {
-                Self::OfNativeHistogram
-            }
+            "histogram_avg" | "histogram_count" | "histogram_sum" | "histogram_stddev"
+            | "histogram_stdvar" => Self::OfNativeHistogram,
             "info" => Self::Info,
             name => {
                 return Math::by_name(name)

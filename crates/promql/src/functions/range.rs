@@ -104,8 +104,11 @@ pub(super) fn eval(ev: &Evaluator<'_>, function: Range, args: &[Node], grid: Gri
         .iter()
         .find(|a| a.kind() == Kind::Matrix)
         .ok_or_else(|| Error::Evaluation("a range vector is missing".into()))?;
-    let params: Vec<Vec<f64>> =
-        args.iter().filter(|a| a.kind() == Kind::Scalar).map(|a| ev.scalar(a, grid)).collect::<Result<_>>()?;
+    let params: Vec<Vec<f64>> = args
+        .iter()
+        .filter(|a| a.kind() == Kind::Scalar)
+        .map(|a| ev.scalar(a, grid))
+        .collect::<Result<_>>()?;
     let param = |at: usize, step: usize| params.get(at).map_or(f64::NAN, |p| p[step]);
     check_params(function, &params)?;
 
@@ -115,10 +118,8 @@ pub(super) fn eval(ev: &Evaluator<'_>, function: Range, args: &[Node], grid: Gri
         ev.budget.spend(grid.len)?;
         let mut reread = 0;
         let (times, values) = (series.times, series.values);
-        let row = || Row {
-            labels: series.labels.clone(),
-            drop_name: series.drop_name || !function.keeps_name(),
-        };
+        let row =
+            || Row { labels: series.labels.clone(), drop_name: series.drop_name || !function.keeps_name() };
         let n_rows = block.len();
         block.push_with(row, |out| {
             let mut each = |f: &mut dyn FnMut(Window<'_>) -> f64| {

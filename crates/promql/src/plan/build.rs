@@ -6,12 +6,13 @@ use std::time::{Duration, SystemTime};
 use promql_parser::label::{MatchOp as ParsedOp, Matchers};
 use promql_parser::parser::token::{self, TokenId};
 use promql_parser::parser::{
-    AggregateExpr, AtModifier, BinaryExpr, Call, Expr, LabelModifier, Offset, SubqueryExpr, VectorMatchCardinality,
-    VectorSelector,
+    AggregateExpr, AtModifier, BinaryExpr, Call, Expr, LabelModifier, Offset, SubqueryExpr,
+    VectorMatchCardinality, VectorSelector,
 };
 
 use super::{
-    Aggregate, AggregateOp, Anchor, At, Binary, BinaryOp, Cardinality, Kind, Matching, Node, Selector, Subquery,
+    Aggregate, AggregateOp, Anchor, At, Binary, BinaryOp, Cardinality, Kind, Matching, Node, Selector,
+    Subquery,
 };
 use crate::error::{Error, Result};
 use crate::functions::Function;
@@ -44,7 +45,9 @@ impl Builder {
             Expr::StringLiteral(s) => Ok(Node::Text(s.val.clone())),
             Expr::Paren(p) => self.node(&p.expr, depth + 1),
             Expr::VectorSelector(vs) => Ok(Node::Select(selector(vs)?)),
-            Expr::MatrixSelector(ms) => Ok(Node::Window { select: selector(&ms.vs)?, range: millis(ms.range)? }),
+            Expr::MatrixSelector(ms) => {
+                Ok(Node::Window { select: selector(&ms.vs)?, range: millis(ms.range)? })
+            }
             Expr::Unary(u) => Ok(Node::Negate(Box::new(self.node(&u.expr, depth + 1)?))),
             Expr::Subquery(s) => self.subquery(s, depth),
             Expr::Call(call) => self.call(call, depth),
@@ -86,8 +89,8 @@ impl Builder {
     }
 
     fn aggregate(&mut self, a: &AggregateExpr, depth: usize) -> Result<Node> {
-        let op = aggregate_op(a.op.id())
-            .ok_or_else(|| Error::Unsupported(format!("the aggregation {}", a.op)))?;
+        let op =
+            aggregate_op(a.op.id()).ok_or_else(|| Error::Unsupported(format!("the aggregation {}", a.op)))?;
         let grouping = match &a.modifier {
             None => Projection::Only(vec![]),
             Some(LabelModifier::Include(l)) => Projection::Only(names(&l.labels)),
@@ -200,10 +203,9 @@ fn anchor(at: Option<&AtModifier>, offset: Option<&Offset>) -> Result<Anchor> {
 }
 
 fn millis(duration: Duration) -> Result<i64> {
-    i64::try_from(duration.as_millis())
-        .ok()
-        .filter(|&ms| ms <= MAX_MILLIS)
-        .ok_or_else(|| Error::Parse(format!("a duration or time of {} s is out of range", duration.as_secs())))
+    i64::try_from(duration.as_millis()).ok().filter(|&ms| ms <= MAX_MILLIS).ok_or_else(|| {
+        Error::Parse(format!("a duration or time of {} s is out of range", duration.as_secs()))
+    })
 }
 
 fn aggregate_op(id: TokenId) -> Option<AggregateOp> {

@@ -68,9 +68,15 @@ pub(crate) enum Node {
     Text(String),
     Select(Selector),
     /// Samples of the last `range` milliseconds.
-    Window { select: Selector, range: i64 },
+    Window {
+        select: Selector,
+        range: i64,
+    },
     Subquery(Box<Subquery>),
-    Call { function: Function, args: Vec<Node> },
+    Call {
+        function: Function,
+        args: Vec<Node>,
+    },
     Aggregate(Box<Aggregate>),
     Binary(Box<Binary>),
     Negate(Box<Node>),

@@ -18,9 +18,7 @@ pub(super) fn pin(node: &mut Node, time: i64) -> bool {
             timeless(&subquery.expr)
         }
         Node::Call { function, args } => is_timeless(*function) & args.iter_mut().all(|arg| pin(arg, time)),
-        Node::Aggregate(a) => {
-            a.param.as_mut().is_none_or(|param| pin(param, time)) && pin(&mut a.expr, time)
-        }
+        Node::Aggregate(a) => a.param.as_mut().is_none_or(|param| pin(param, time)) && pin(&mut a.expr, time),
         Node::Binary(b) => pin(&mut b.lhs, time) && pin(&mut b.rhs, time),
         Node::Negate(inner) | Node::Invariant(inner) => pin(inner, time),
     }

@@ -136,10 +136,12 @@ fn load(line: usize, head: &str, body: &[&str]) -> Result<Load, SyntaxError> {
 
 /// The command and how many lines of the body belong to it.
 fn eval(line: usize, head: &str, body: &[&str]) -> Result<(Eval, usize), SyntaxError> {
-    static INSTANT: LazyLock<Option<Regex>> =
-        LazyLock::new(|| Regex::new(r"^eval(?:_(fail|warn|ordered|info))?\s+instant\s+at\s+(\S+)\s+(.+)$").ok());
+    static INSTANT: LazyLock<Option<Regex>> = LazyLock::new(|| {
+        Regex::new(r"^eval(?:_(fail|warn|ordered|info))?\s+instant\s+at\s+(\S+)\s+(.+)$").ok()
+    });
     static RANGE: LazyLock<Option<Regex>> = LazyLock::new(|| {
-        Regex::new(r"^eval(?:_(fail|warn|info))?\s+range\s+from\s+(\S+)\s+to\s+(\S+)\s+step\s+(\S+)\s+(.+)$").ok()
+        Regex::new(r"^eval(?:_(fail|warn|info))?\s+range\s+from\s+(\S+)\s+to\s+(\S+)\s+step\s+(\S+)\s+(.+)$")
+            .ok()
     });
     let error = |line: usize, message: String| SyntaxError { line, message };
     let time = |text: &str| duration(text).map_err(|e| error(line, e));
@@ -150,7 +152,8 @@ fn eval(line: usize, head: &str, body: &[&str]) -> Result<(Eval, usize), SyntaxE
         let steps = Steps { start: time(&c[2])?, end: time(&c[3])?, step: time(&c[4])? };
         (c.get(1), When::Range(steps), c[5].to_string())
     } else {
-        let message = "expected `eval instant at TIME QUERY` or `eval range from TIME to TIME step TIME QUERY`";
+        let message =
+            "expected `eval instant at TIME QUERY` or `eval range from TIME to TIME step TIME QUERY`";
         return Err(error(line, message.into()));
     };
     let mut expect = Expect::default();

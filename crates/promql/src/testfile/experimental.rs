@@ -55,10 +55,14 @@ mod tests {
 
     #[test]
     fn experiments_are_recognised() {
-        for query in ["a[1m+5s]", "a[step()]", "a[(2m)*15:1m]", "a offset (1m)", "a offset 5s*2", "a offset -step()"] {
+        for query in
+            ["a[1m+5s]", "a[step()]", "a[(2m)*15:1m]", "a offset (1m)", "a offset 5s*2", "a offset -step()"]
+        {
             assert_eq!(syntax(query), Some("arithmetic in durations"), "{query}");
         }
-        for query in ["a[5m]", "a[5m:]", "a[1h30m:1m] offset -5m", "sum(a offset 5m) by (x)", "a[5m] offset 1.5"] {
+        for query in
+            ["a[5m]", "a[5m:]", "a[1h30m:1m] offset -5m", "sum(a offset 5m) by (x)", "a[5m] offset 1.5"]
+        {
             assert_eq!(syntax(query), None, "{query}");
         }
         assert_eq!(syntax("rate(a[5m] anchored)"), Some("anchored and smoothed ranges"));

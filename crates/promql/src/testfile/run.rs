@@ -106,13 +106,7 @@ fn times_around(time: i64) -> Vec<i64> {
     if time == 0 { vec![-1000, 0, 1000] } else { vec![-10 * time, 0, time / 5, time, 10 * time] }
 }
 
-fn instant(
-    engine: &Engine,
-    source: &MemorySource,
-    eval: &Eval,
-    plan: &Plan,
-    time: i64,
-) -> Result<(), Stop> {
+fn instant(engine: &Engine, source: &MemorySource, eval: &Eval, plan: &Plan, time: i64) -> Result<(), Stop> {
     let limits = Limits::default();
     let expect = &eval.expect;
     let context = |why: String| Stop::Failed(format!("{} at {time} ms: {why}", plan.text()));

@@ -177,7 +177,11 @@ impl<'a> Text<'a> {
 
 /// A quoted string at the start of `text`, and how many bytes it takes there.
 pub(super) fn unquote(text: &str) -> Parsed<(String, usize)> {
-    let quote = text.chars().next().filter(|c| "\"'`".contains(*c)).ok_or_else(|| format!("expected a quoted string at {text:?}"))?;
+    let quote = text
+        .chars()
+        .next()
+        .filter(|c| "\"'`".contains(*c))
+        .ok_or_else(|| format!("expected a quoted string at {text:?}"))?;
     let mut value = String::new();
     let mut chars = text.char_indices().skip(1);
     while let Some((at, c)) = chars.next() {
