@@ -1,6 +1,6 @@
 //! Prints how long the engine takes for the query shapes that dashboards and autoscalers use most.
 //!
-//! `cargo run --release -p promql --example engine_bench [ROUNDS]`
+//! `cargo run --release -p promql --example engine_bench [ROUNDS [SHAPE]]`
 //!
 //! One thread; each line is the best of ROUNDS (default 10), since the machine's noise only ever adds time. Where the
 //! kernel tells the time that the process really ran, waiting for a busy processor does not count.
@@ -18,6 +18,7 @@ const LEAD: i64 = 600_000;
 
 fn main() -> promql::Result<()> {
     let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(10);
+    let only = std::env::args().nth(2).unwrap_or_default();
     let source = load()?;
     let range = Steps { start: LEAD, end: LEAD + HOURS_2, step: 30_000 };
     let shapes: [(&str, &str, Option<Steps>); 6] = [
@@ -33,7 +34,7 @@ fn main() -> promql::Result<()> {
         ("instant over 10,000 series", "sum by (pod) (rate(wide_total[1m]))", None),
     ];
     println!("{:<28} {:>10} {:>12}", "shape", "ms", "ns/series·step");
-    for (name, query, steps) in shapes {
+    for (name, query, steps) in shapes.into_iter().filter(|(name, ..)| name.contains(&only)) {
         let plan = parse(query)?;
         let engine = Engine::default();
         let mut best = Duration::MAX;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::labels::{ByHash, Labels, METRIC_NAME};
+use crate::labels::{ByHash, Interner, Labels, METRIC_NAME};
 use crate::source::{Matcher, SeriesSource, SeriesView, TimeRange};
 
 /// Series in the order in which they were added.
@@ -14,6 +14,7 @@ pub struct MemorySource {
     by_labels: ByHash<Labels, usize>,
     /// Nearly every selector names its metric.
     by_name: HashMap<Arc<str>, Vec<usize>>,
+    strings: Interner,
 }
 
 #[derive(Debug)]
@@ -63,7 +64,7 @@ impl MemorySource {
 
     fn series_mut(&mut self, labels: &Labels) -> &mut Series {
         let at = *self.by_labels.entry(labels.clone()).or_insert_with(|| {
-            let labels = labels.clone();
+            let labels = self.strings.share(labels);
             self.by_name.entry(labels.metric_name().into()).or_default().push(self.series.len());
             self.series.push(Series {
                 labels,
