@@ -77,16 +77,35 @@ impl MemorySource {
         &mut self.series[at]
     }
 
-    /// Series that may match, in the order in which they were added.
-    fn candidates(&self, matchers: &[Matcher]) -> Vec<usize> {
-        let exact = matchers.iter().filter(|m| m.name == METRIC_NAME).find_map(Matcher::exact_values);
-        let Some(names) = exact else { return (0..self.series.len()).collect() };
+    /// Series that may match, in the order in which they were added, and the matchers that are left to check.
+    fn candidates<'m>(&self, matchers: &'m [Matcher]) -> (Vec<usize>, Vec<&'m Matcher>) {
+        let exact = |m: &&Matcher| m.name == METRIC_NAME && m.exact_values().is_some();
+        let Some(used) = matchers.iter().find(exact) else {
+            return ((0..self.series.len()).collect(), matchers.iter().collect());
+        };
+        let names = used.exact_values().unwrap_or_default();
         let mut found: Vec<usize> =
             names.iter().filter_map(|n| self.by_name.get(n.as_str())).flatten().copied().collect();
         found.sort_unstable();
         found.dedup();
-        found
+        (found, matchers.iter().filter(|m| !std::ptr::eq(*m, used)).collect())
     }
+}
+
+/// How many times come before the first that is not `early`. Looks from the end, in growing strides: most queries ask for
+/// what was last, and a search by halves would touch memory all over the column.
+fn count_early(times: &[i64], early: impl Fn(i64) -> bool) -> usize {
+    let mut stride = 1;
+    let mut high = times.len();
+    while high > 0 {
+        let low = high.saturating_sub(stride);
+        if early(times[low]) {
+            return low + times[low..high].partition_point(|&t| early(t));
+        }
+        high = low;
+        stride *= 2;
+    }
+    0
 }
 
 impl SeriesSource for MemorySource {
@@ -96,8 +115,9 @@ impl SeriesSource for MemorySource {
         range: TimeRange,
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()> {
-        for series in self.candidates(matchers).into_iter().map(|at| &self.series[at]) {
-            if !matchers.iter().all(|m| m.matches(series.labels.get(&m.name))) {
+        let (candidates, rest) = self.candidates(matchers);
+        for series in candidates.into_iter().map(|at| &self.series[at]) {
+            if !rest.iter().all(|m| m.matches(series.labels.get(&m.name))) {
                 continue;
             }
             let asked = series.refused.iter().find(|(t, _)| (range.min..=range.max).contains(t));
@@ -110,8 +130,8 @@ impl SeriesSource for MemorySource {
                 }
                 None => {}
             }
-            let from = series.timestamps.partition_point(|&t| t < range.min);
-            let to = series.timestamps.partition_point(|&t| t <= range.max);
+            let to = count_early(&series.timestamps, |t| t <= range.max);
+            let from = count_early(&series.timestamps[..to], |t| t < range.min);
             if from < to {
                 visit(SeriesView {
                     labels: &series.labels,
@@ -121,5 +141,21 @@ impl SeriesSource for MemorySource {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_asked_samples_are_found_wherever_they_are() {
+        for n in 0..20i64 {
+            let times: Vec<i64> = (0..n).map(|i| i * 10).collect();
+            for bound in -5..n * 10 + 5 {
+                let expected = times.iter().filter(|&&t| t < bound).count();
+                assert_eq!(count_early(&times, |t| t < bound), expected, "{bound} in {n}");
+            }
+        }
     }
 }

@@ -9,13 +9,13 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use promql::{Engine, Labels, Limits, MemorySource, Point, Steps, Value, parse};
+use promql::{Engine, Labels, Limits, METRIC_NAME, MemorySource, Point, Steps, Value, parse};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
 use serde_json::{Value as Json, json};
 
 /// How many data sets, and how many queries to each.
-const ROUNDS: usize = 20;
+const ROUNDS: usize = 60;
 const QUERIES: usize = 150;
 
 #[test]
@@ -40,7 +40,7 @@ fn prometheus_answers_alike() {
             compared += 1;
             let ours = answer(&source, query, *steps);
             failed += usize::from(ours.is_err());
-            if let Err(difference) = compare(&ours, &theirs) {
+            if let Err(difference) = compare(&ours, &theirs, compares(query)) {
                 differences.push(format!("{query}\n  at {steps:?}: {difference}"));
             }
         }
@@ -54,9 +54,16 @@ fn prometheus_answers_alike() {
     );
 }
 
-/// Of equal values Prometheus picks by the order of its maps.
+/// Of equal values Prometheus picks by the order of its maps; what hour NaN is depends on the processor; and count_values
+/// makes a label of the last, rounded digit.
 fn is_determined(query: &str) -> bool {
-    !["topk", "bottomk", "limitk"].iter().any(|op| query.contains(op))
+    !["topk", "bottomk", "limitk", "hour", "count_values"].iter().any(|op| query.contains(op))
+}
+
+/// A comparison of vectors brings back a name that was to fall (`rate(a) > rate(b)` is called `a`) if names fall late, as
+/// they do in the oracle. By default they fall early in Prometheus, and the name is gone; so it is here.
+fn compares(query: &str) -> bool {
+    ["==", "!=", "<=", "> on"].iter().any(|op| query.contains(op))
 }
 
 fn build() -> PathBuf {
@@ -111,7 +118,11 @@ fn answer(source: &MemorySource, query: &str, steps: Steps) -> Result<(Rows, [bo
     Ok((rows, [!result.annotations.warnings().is_empty(), !result.annotations.infos().is_empty()]))
 }
 
-fn compare(ours: &Result<(Rows, [bool; 2]), String>, theirs: &Json) -> Result<(), String> {
+fn compare(
+    ours: &Result<(Rows, [bool; 2]), String>,
+    theirs: &Json,
+    without_names: bool,
+) -> Result<(), String> {
     let their_error = theirs["error"].as_str().unwrap_or("");
     let (ours, remarks) = match ours {
         Err(_) if !their_error.is_empty() => return Ok(()),
@@ -120,9 +131,13 @@ fn compare(ours: &Result<(Rows, [bool; 2]), String>, theirs: &Json) -> Result<()
         Ok(ours) => ours,
     };
     let mut ours = ours.clone();
-    ours.sort_by(|a, b| a.0.cmp(&b.0));
     let mut theirs_rows: Rows = theirs["series"].as_array().into_iter().flatten().map(row).collect();
-    theirs_rows.sort_by(|a, b| a.0.cmp(&b.0));
+    for rows in [&mut ours, &mut theirs_rows] {
+        if without_names {
+            rows.iter_mut().for_each(|(labels, _)| *labels = labels.without(&[METRIC_NAME]));
+        }
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+    }
     let same_point = |(a, b): (&Point, &Point)| a.time == b.time && same(a.value, b.value);
     let same_row = |((l, a), (m, b)): (&(Labels, Vec<Point>), &(Labels, Vec<Point>))| {
         l == m && a.len() == b.len() && a.iter().zip(b).all(same_point)
