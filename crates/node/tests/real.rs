@@ -1,5 +1,8 @@
 //! The process node on a real kube-apiserver, with the real scheduler and controller manager.
 
+// Everything here is test code, though clippy only knows the functions marked as tests.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
+
 use cluster::real::{ControlPlane, Options};
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
