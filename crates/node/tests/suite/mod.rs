@@ -10,6 +10,10 @@ use kube::{
     api::{DeleteParams, ListParams, LogParams, Patch, PatchParams, PostParams},
     runtime::{WatchStreamExt, watcher},
 };
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -30,7 +34,6 @@ impl NodeProcess {
             .args(arguments)
             .env("KUBECONFIG", kubeconfig)
             .stdin(Stdio::null())
-            .kill_on_drop(true)
             .spawn()
             .unwrap();
         let nodes: Api<Node> = Api::all(client.clone());
@@ -50,10 +53,26 @@ impl NodeProcess {
 
     /// Asks it to stop, and waits for it.
     pub async fn stop(mut self) {
-        let pid = nix::unistd::Pid::from_raw(self.child.id().unwrap().try_into().unwrap());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        self.terminate();
         let status = self.child.wait().await.unwrap();
         assert!(status.success(), "{status}");
+    }
+
+    fn terminate(&self) {
+        if let Some(pid) = self.child.id() {
+            let pid = Pid::from_raw(pid.try_into().unwrap());
+            let _ = kill(pid, Signal::SIGTERM);
+        }
+    }
+}
+
+/// A failed test leaves no pods behind either.
+impl Drop for NodeProcess {
+    fn drop(&mut self) {
+        self.terminate();
+        while let Ok(None) = self.child.try_wait() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 

@@ -21,11 +21,7 @@ pub async fn run(client: &Client, kubeconfig: &Path, data_dir: &Path, node: Node
     let survivors = processes("tick $i");
     assert_eq!(survivors.len(), 1, "the process outlives its node");
     for pid in processes("98763") {
-        nix::sys::signal::kill(
-            nix::unistd::Pid::from_raw(pid.try_into().unwrap()),
-            nix::sys::signal::Signal::SIGKILL,
-        )
-        .unwrap();
+        kill(Pid::from_raw(pid.try_into().unwrap()), Signal::SIGKILL).unwrap();
     }
     s.delete("orphan", 0).await;
     s.until_gone("orphan").await;

@@ -47,7 +47,7 @@ pub async fn a_web_server_answers_on_its_own_address(client: &Client) {
 pub async fn a_crashing_container_is_restarted_with_growing_pauses(client: &Client) {
     let s = Scenario::new(client);
     let container = json!({
-        "name": "c", "command": ["sh", "-c", "echo run $$; echo oops >&2; exit 3"],
+        "name": "c", "command": ["sh", "-c", "echo run `date +%N`; echo oops >&2; exit 3"],
         "terminationMessagePolicy": "FallbackToLogsOnError",
     });
     s.create("crash", json!({ "containers": [container] })).await;
@@ -203,13 +203,13 @@ pub async fn a_stubborn_process_is_killed_with_all_its_children(client: &Client)
     .await;
     s.until_ready("stubborn").await;
     s.follow("stubborn", "up").await;
-    eventually(async || processes("9876").len() == 2).await;
+    eventually(async || processes("sleep\09876").len() == 2).await;
     s.delete("stubborn", 1).await;
     let killed = s.until("stubborn", |pod| first_state(pod).is_some_and(|s| s.terminated.is_some())).await;
     assert_eq!(first_state(&killed).unwrap().terminated.unwrap().exit_code, 137);
     s.until_gone("stubborn").await;
     assert_eq!(std::fs::read_to_string(hook.path().join("f")).unwrap(), "hook\n");
-    assert_eq!(processes("9876"), [0_u32; 0]);
+    assert_eq!(processes("sleep\09876"), [0_u32; 0]);
 }
 
 pub async fn what_cannot_run_says_so(client: &Client) {
@@ -251,6 +251,7 @@ pub async fn a_token_is_projected_and_usage_is_measured(client: &Client, kubelet
         "busy",
         json!({
             "containers": [container],
+            "serviceAccountName": "default",
             "volumes": [{ "name": "token", "projected": { "sources": [{ "serviceAccountToken": { "path": "token" } }] } }],
         }),
     )

@@ -174,9 +174,10 @@ fn a_plain_life_and_death() {
         .check(expect![[r#"
             0s begin
                 volumes
-              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Pending | a:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s volumes ready
                 start a#0
+              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             1s a started
                 Started: Started container a
               = Running | a:ready#0 | +PodReadyToStartContainers +Initialized +Ready
@@ -221,33 +222,34 @@ fn init_containers_in_order_with_a_sidecar() {
     .check(expect![[r#"
         0s begin
             volumes
-          = Pending | i1:ContainerCreating#0 side:ContainerCreating#0 i2:ContainerCreating#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i1 side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
+          = Pending | i1:PodInitializing#0 side:PodInitializing#0 i2:PodInitializing#0 a:PodInitializing#0 | -PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i1 side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
         0s volumes ready
             start i1#0
+          = Pending | i1:PodInitializing#0 side:PodInitializing#0 i2:PodInitializing#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i1 side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
         0s i1 started
             Started: Started container i1
-          = Pending | i1:running#0 side:ContainerCreating#0 i2:ContainerCreating#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i1 side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
+          = Pending | i1:running#0 side:PodInitializing#0 i2:PodInitializing#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i1 side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
         1s i1 ended 0
             start side#0
-          = Pending | i1:Completed(0)#0 side:ContainerCreating#0 i2:ContainerCreating#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
+          = Pending | i1:Completed(0)#0 side:PodInitializing#0 i2:PodInitializing#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
         1s side started
             Started: Started container side
-          = Pending | i1:Completed(0)#0 side:running#0 i2:ContainerCreating#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
+          = Pending | i1:Completed(0)#0 side:running#0 i2:PodInitializing#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [side i2]) -Ready(ContainersNotReady: containers with unready status: [side a])
         1s side Startup true
             start i2#0
-          = Pending | i1:Completed(0)#0 side:ready#0 i2:ContainerCreating#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i2]) -Ready(ContainersNotReady: containers with unready status: [a])
+          = Pending | i1:Completed(0)#0 side:ready#0 i2:PodInitializing#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i2]) -Ready(ContainersNotReady: containers with unready status: [a])
         1s i2 started
             Started: Started container i2
           = Pending | i1:Completed(0)#0 side:ready#0 i2:running#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i2]) -Ready(ContainersNotReady: containers with unready status: [a])
         2s i2 ended 0
             start a#0
-          = Pending | i1:Completed(0)#0 side:ready#0 i2:Completed(0)#0 a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+          = Pending | i1:Completed(0)#0 side:ready#0 i2:Completed(0)#0 a:PodInitializing#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
         2s a started
             Started: Started container a
           = Running | i1:Completed(0)#0 side:ready#0 i2:Completed(0)#0 a:ready#0 | +PodReadyToStartContainers +Initialized +Ready
         3s side ended 1
             start side#1
-          = Running | i1:Completed(0)#0 side:ContainerCreating#0 i2:Completed(0)#0 a:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [side])
+          = Running | i1:Completed(0)#0 side:Error(1)#0 i2:Completed(0)#0 a:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [side])
         3s side started
             Started: Started container side
           = Running | i1:Completed(0)#0 side:running#1 i2:Completed(0)#0 a:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [side])
@@ -281,10 +283,11 @@ fn a_crash_loop_backs_off_and_is_forgiven() {
         .check(expect![[r#"
             0s begin
                 volumes
-              = Pending | a:ContainerCreating#0 b:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a b])
+              = Pending | a:ContainerCreating#0 b:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a b])
             0s volumes ready
                 start a#0
                 start b#0
+              = Pending | a:ContainerCreating#0 b:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a b])
             0s a started
                 Started: Started container a
               = Pending | a:ready#0 b:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [b])
@@ -293,7 +296,7 @@ fn a_crash_loop_backs_off_and_is_forgiven() {
               = Running | a:ready#0 b:ready#0 | +PodReadyToStartContainers +Initialized +Ready
             1s a ended 1
                 start a#1
-              = Running | a:ContainerCreating#0 b:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Running | a:Error(1)#0 b:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             1s a started
                 Started: Started container a
               = Running | a:ready#1 b:ready#0 | +PodReadyToStartContainers +Initialized +Ready
@@ -303,13 +306,13 @@ fn a_crash_loop_backs_off_and_is_forgiven() {
             5s tick
             12s tick
                 start a#2
-              = Running | a:ContainerCreating#1 b:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Running | a:Error(1)#1 b:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             12s a started
                 Started: Started container a
               = Running | a:ready#2 b:ready#0 | +PodReadyToStartContainers +Initialized +Ready
             700s a ended 1
                 start a#3
-              = Running | a:ContainerCreating#2 b:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Running | a:Error(1)#2 b:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
         "#]]);
 }
 
@@ -325,10 +328,11 @@ fn failures_that_are_final() {
         .check(expect![[r#"
             0s begin
                 volumes
-              = Pending | a:ContainerCreating#0 b:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a b])
+              = Pending | a:ContainerCreating#0 b:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a b])
             0s volumes ready
                 start a#0
                 start b#0
+              = Pending | a:ContainerCreating#0 b:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a b])
             0s a started
                 Started: Started container a
               = Pending | a:ready#0 b:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [b])
@@ -350,9 +354,10 @@ fn failures_that_are_final() {
     .check(expect![[r#"
         0s begin
             volumes
-          = Pending | i:ContainerCreating#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i]) -Ready(ContainersNotReady: containers with unready status: [a])
+          = Pending | i:PodInitializing#0 a:PodInitializing#0 | -PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i]) -Ready(ContainersNotReady: containers with unready status: [a])
         0s volumes ready
             start i#0
+          = Pending | i:PodInitializing#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i]) -Ready(ContainersNotReady: containers with unready status: [a])
         0s i started
             Started: Started container i
           = Pending | i:running#0 a:PodInitializing#0 | +PodReadyToStartContainers -Initialized(ContainersNotInitialized: containers with incomplete status: [i]) -Ready(ContainersNotReady: containers with unready status: [a])
@@ -369,9 +374,10 @@ fn failures_that_are_final() {
         .check(expect![[r#"
             0s begin
                 volumes
-              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Pending | a:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s volumes ready
                 start a#0
+              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s a started
                 Started: Started container a
               = Running | a:ready#0 | +PodReadyToStartContainers +Initialized +Ready
@@ -405,9 +411,10 @@ fn probes_decide_readiness_and_restarts() {
     .check(expect![[r#"
         0s begin
             volumes
-          = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+          = Pending | a:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
         0s volumes ready
             start a#0
+          = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
         0s a started
             Started: Started container a
           = Running | a:running#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
@@ -422,7 +429,7 @@ fn probes_decide_readiness_and_restarts() {
         10s a Liveness false
         12s a ended 143
             start a#1
-          = Running | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+          = Running | a:Error(143)#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
     "#]]);
 }
 
@@ -446,7 +453,7 @@ fn what_cannot_run_here_stays_pending_and_says_why() {
     story.started("fine").delete(0).ended("fine", 137).check(expect![[r#"
         0s begin
             volumes
-          = Pending | image:ContainerCreating#0 grpc:ContainerCreating#0 fine:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [image grpc fine])
+          = Pending | image:ContainerCreating#0 grpc:ContainerCreating#0 fine:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [image grpc fine])
         0s volumes ready
             ! Failed: Error: container "image" has no command, and the process node does not run images ("nginx"): give the container a command that exists on this machine
             ! Failed: Error: the readiness probe of container "grpc" is a grpc probe, which the process node does not run; use httpGet, tcpSocket or exec
@@ -487,13 +494,14 @@ fn missing_configuration_is_waited_for() {
         .check(expect![[r#"
             0s begin
                 volumes
-              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Pending | a:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s no volume
                 ! FailedMount: configmap "x" not found
             3s object appears
                 volumes
             3s volumes ready
                 start a#0
+              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             3s no key
                 ! Failed: Error: couldn't find key
               = Pending | a:CreateContainerConfigError#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
@@ -541,9 +549,10 @@ fn readiness_gates_and_transition_times() {
     story.check(expect![[r#"
         0s begin
             volumes
-          = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+          = Pending | a:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
         0s volumes ready
             start a#0
+          = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
         5s a started
             Started: Started container a
           = Running | a:ready#0 | +PodReadyToStartContainers +Initialized -Ready(ReadinessGatesNotReady: corresponding condition of pod readiness gate "x/gate" does not exist.)
@@ -571,9 +580,10 @@ fn changes_of_the_manifest() {
         .check(expect![[r#"
             0s begin
                 volumes
-              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Pending | a:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s volumes ready
                 start a#0
+              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s a started
                 Started: Started container a
               = Running | a:ready#0 | +PodReadyToStartContainers +Initialized +Ready
@@ -584,7 +594,7 @@ fn changes_of_the_manifest() {
                 stop a#0 by 30s
             0s a ended 143
                 start a#1
-              = Running | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Running | a:Error(143)#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s a started
                 Started: Started container a
               = Running | a:ready#1 | +PodReadyToStartContainers +Initialized +Ready
@@ -614,9 +624,10 @@ fn shutdown_shortens_the_grace_and_late_news_changes_nothing() {
         .check(expect![[r#"
             0s begin
                 volumes
-              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
+              = Pending | a:ContainerCreating#0 | -PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s volumes ready
                 start a#0
+              = Pending | a:ContainerCreating#0 | +PodReadyToStartContainers +Initialized -Ready(ContainersNotReady: containers with unready status: [a])
             0s a started
                 Started: Started container a
               = Running | a:ready#0 | +PodReadyToStartContainers +Initialized +Ready

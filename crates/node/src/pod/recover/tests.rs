@@ -150,10 +150,10 @@ fn a_new_pod_begins_at_the_beginning() {
         json!({ "phase": "Pending" }),
         &[],
         expect![[r#"
-        i: ContainerCreating
-        a: PodInitializing
-        adopts []
-        PrepareVolumes
-        Start { container: 0, instance: 0 }"#]],
+            i: PodInitializing
+            a: PodInitializing
+            adopts []
+            PrepareVolumes
+            Start { container: 0, instance: 0 }"#]],
     );
 }
