@@ -55,7 +55,7 @@ impl Controllers {
                 .into_iter()
                 .any(wants);
         let mut caches = Caches::new(client.clone(), &options, &universe);
-        let mut controllers: Vec<(Arc<dyn Reconcile>, Arc<Queue<Key>>)> = Vec::new();
+        let mut controllers: Vec<Queued> = Vec::new();
 
         if wants(Name::ReplicaSet) {
             let queue = Arc::default();
@@ -128,6 +128,9 @@ impl Controllers {
         }
     }
 }
+
+/// A controller and the keys that wait for it.
+type Queued = (Arc<dyn Reconcile>, Arc<Queue<Key>>);
 
 /// The typed caches, one a kind, made when first asked for.
 struct Caches {
