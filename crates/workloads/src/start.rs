@@ -118,10 +118,11 @@ impl Controllers {
         for informer in caches.informers {
             tasks.spawn(informer);
         }
+        let by_kind = Arc::new(caches.by_kind);
+        let runner = Runner { executor: Executor::new(client), caches: by_kind, universe: universe.clone() };
         if needs_universe {
             tasks.spawn(universe.run());
         }
-        let runner = Runner { executor: Executor::new(client), caches: Arc::new(caches.by_kind) };
         for (controller, queue) in controllers {
             info!(controller = controller.name(), "started");
             runner.start(controller, queue, caches.synced.clone(), tasks);
