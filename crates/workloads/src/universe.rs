@@ -20,7 +20,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    engine::{Cache, informer},
+    engine::{Cache, Reflects, informer},
     garbage::graph::Graph,
     kind::{EVENT, Kind},
 };
@@ -175,6 +175,13 @@ impl Universe {
 
     fn watches(&self) -> MutexGuard<'_, HashMap<Kind, Watch>> {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For when what was decided on a kind's objects keeps being outdated.
+    pub fn request_relist(&self, kind: &Kind) {
+        if let Some(watch) = self.watches().get(kind) {
+            watch.cache.request_relist();
+        }
     }
 
     /// Waits until it is known which kinds there are.
