@@ -11,6 +11,8 @@
 //! calls it translates objects into the plain values each policy declares.
 
 pub mod decision;
+pub mod recommender;
+pub mod rollout;
 pub mod window;
 
 pub use decision::{Chain, Decision, Reason, Role, Rule, Step};

@@ -24,10 +24,8 @@ pub struct Checkpoint {
     pub cpu_histogram: HistogramCheckpoint,
     pub memory_histogram: HistogramCheckpoint,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub first_sample_start: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub last_sample_start: Option<Timestamp>,
     pub total_samples_count: u64,
 }
@@ -36,7 +34,6 @@ pub struct Checkpoint {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HistogramCheckpoint {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub reference_timestamp: Option<Timestamp>,
     #[serde(default)]
     pub bucket_weights: BTreeMap<u16, u32>,
@@ -62,7 +59,11 @@ impl std::fmt::Display for Error {
                 write!(f, "checkpoint total weight is {found}, expected a finite number of 0 or more")
             }
             Error::Bucket { found, count } => {
-                write!(f, "checkpoint bucket {found} does not exist, expected 0 to {}", count.saturating_sub(1))
+                write!(
+                    f,
+                    "checkpoint bucket {found} does not exist, expected 0 to {}",
+                    count.saturating_sub(1)
+                )
             }
         }
     }

@@ -39,7 +39,6 @@ pub struct Histogram {
 pub struct Decaying {
     pub(super) histogram: Histogram,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(super) reference: Option<Timestamp>,
 }
 
@@ -145,7 +144,8 @@ impl Histogram {
     /// 0 when empty. There is no interpolation: an estimate errs upward by at most one bucket.
     pub fn percentile(&self, buckets: &Buckets, percentile: f64) -> f64 {
         let first = self.weights.iter().position(|(_, &weight)| weight >= EPSILON);
-        let last = self.weights.iter().rev().find(|&(_, &weight)| weight >= EPSILON).map(|(&bucket, _)| bucket);
+        let last =
+            self.weights.iter().rev().find(|&(_, &weight)| weight >= EPSILON).map(|(&bucket, _)| bucket);
         let (Some(first), Some(last)) = (first, last) else { return 0.0 };
         let threshold = percentile * self.total;
         let mut cumulated = 0.0;
@@ -174,7 +174,14 @@ fn snap_to_zero(weight: f64) -> f64 {
 // === impl Decaying ===
 
 impl Decaying {
-    pub fn add(&mut self, buckets: &Buckets, half_life: SignedDuration, ts: Timestamp, value: f64, weight: f64) {
+    pub fn add(
+        &mut self,
+        buckets: &Buckets,
+        half_life: SignedDuration,
+        ts: Timestamp,
+        value: f64,
+        weight: f64,
+    ) {
         let factor = self.decay_factor(half_life, ts);
         self.histogram.add(buckets, value, weight * factor);
     }

@@ -27,10 +27,8 @@ pub struct Container {
     pub(super) memory: Decaying,
     /// First, last and number count CPU samples only: they come at a steady pace, memory peaks do not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(super) first_sample: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     pub(super) last_sample: Option<Timestamp>,
     #[serde(default)]
     pub(super) n_samples: u64,
@@ -43,13 +41,10 @@ pub struct Container {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PodWindow {
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     last_cpu: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     last_memory: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<String>")]
     window_end: Option<Timestamp>,
     /// Kept apart, because the bump after an out-of-memory kill starts from real usage: starting from the last
     /// bump would compound 20 % at every restart.
@@ -107,7 +102,13 @@ impl Container {
             return Err(Discarded::NotNewer);
         }
         window.last_cpu = Some(ts);
-        self.cpu.add(&Buckets::cpu(), options.cpu_half_life, ts, Resource::Cpu.units(milli), CPU_SAMPLE_WEIGHT);
+        self.cpu.add(
+            &Buckets::cpu(),
+            options.cpu_half_life(),
+            ts,
+            Resource::Cpu.units(milli),
+            CPU_SAMPLE_WEIGHT,
+        );
         self.first_sample = Some(self.first_sample.map_or(ts, |first| first.min(ts)));
         self.last_sample = Some(self.last_sample.map_or(ts, |last| last.max(ts)));
         self.n_samples = self.n_samples.saturating_add(1);
@@ -127,7 +128,7 @@ impl Container {
         if window.last_memory.is_some_and(|last| ts < last) {
             return Err(Discarded::NotNewer);
         }
-        let update = window.observe(options.memory_interval, ts, bytes, false);
+        let update = window.observe(options.memory_interval(), ts, bytes, false);
         self.apply(options, update);
         Ok(())
     }
@@ -143,21 +144,21 @@ impl Container {
     ) -> Result<(), Discarded> {
         let request = valid_amount(now, ts, request, Resource::Memory)?;
         let window = self.pods.entry(pod.to_owned()).or_default();
-        let oldest = window.last_memory.and_then(|last| last.checked_sub(options.memory_interval).ok());
+        let oldest = window.last_memory.and_then(|last| last.checked_sub(options.memory_interval()).ok());
         if oldest.is_some_and(|oldest| ts < oldest) {
             return Err(Discarded::OomTooOld);
         }
         let used = request.max(window.memory_peak);
         let needed =
             used.saturating_add(options.oom_min_bump_up).max(amount::scaled(used, options.oom_bump_up_ratio));
-        let update = window.observe(options.memory_interval, ts, needed.min(amount::MAX), true);
+        let update = window.observe(options.memory_interval(), ts, needed.min(amount::MAX), true);
         self.apply(options, update);
         Ok(())
     }
 
     fn apply(&mut self, options: &Options, update: Option<PeakUpdate>) {
         let Some(PeakUpdate { window_end, subtract, add }) = update else { return };
-        let (buckets, half_life) = (Buckets::memory(), options.memory_half_life);
+        let (buckets, half_life) = (Buckets::memory(), options.memory_half_life());
         if let Some(old) = subtract {
             self.memory.subtract(&buckets, half_life, window_end, old as f64, MEMORY_SAMPLE_WEIGHT);
         }
@@ -168,7 +169,7 @@ impl Container {
     /// both be there.
     pub fn confidence(&self, options: &Options) -> f64 {
         let (Some(first), Some(last)) = (self.first_sample, self.last_sample) else { return 0.0 };
-        let interval = options.confidence_interval.as_secs_f64().max(1.0);
+        let interval = options.confidence_interval().as_secs_f64().max(1.0);
         let lifespan = last.duration_since(first).as_secs_f64() / interval;
         let samples = self.n_samples as f64 / (interval / 60.0);
         lifespan.min(samples)
@@ -177,13 +178,13 @@ impl Container {
     /// Pods come and go: a pod that reported nothing for a whole interval holds nothing that is still open.
     pub(super) fn prune(&mut self, options: &Options, now: Timestamp) {
         self.pods.retain(|_, window| {
-            window.last_seen().is_some_and(|last| now.duration_since(last) <= options.memory_interval)
+            window.last_seen().is_some_and(|last| now.duration_since(last) <= options.memory_interval())
         });
     }
 
     pub(super) fn is_expired(&self, options: &Options, now: Timestamp) -> bool {
         let last = self.pods.values().filter_map(PodWindow::last_seen).chain(self.last_sample).max();
-        let keep = options.memory_interval.saturating_mul(options.memory_interval_count);
+        let keep = options.memory_interval().saturating_mul(options.memory_interval_count);
         last.is_none_or(|last| now.duration_since(last) >= keep)
     }
 
@@ -195,7 +196,7 @@ impl Container {
             .filter(|&(end, peak)| now < end && peak > 0)
             .collect();
         for (end, peak) in open {
-            let half_life = options.memory_half_life;
+            let half_life = options.memory_half_life();
             self.memory.subtract(&Buckets::memory(), half_life, end, peak as f64, MEMORY_SAMPLE_WEIGHT);
         }
     }
@@ -223,7 +224,8 @@ impl PodWindow {
             let interval_nanos = interval.as_nanos().max(1);
             let past = ts.as_nanosecond() - window_end.as_nanosecond();
             let shift = past - past.rem_euclid(interval_nanos) + interval_nanos;
-            let next = Timestamp::from_nanosecond(window_end.as_nanosecond() + shift).unwrap_or(Timestamp::MAX);
+            let next =
+                Timestamp::from_nanosecond(window_end.as_nanosecond() + shift).unwrap_or(Timestamp::MAX);
             (self.memory_peak, self.oom_peak) = (0, 0);
             (next, None)
         };
