@@ -11,6 +11,7 @@
 //! calls it translates objects into the plain values each policy declares.
 
 pub mod decision;
+pub mod hvpa;
 pub mod recommender;
 pub mod rollout;
 pub mod window;

@@ -86,7 +86,7 @@ impl Resource {
     /// The amount as Kubernetes writes it: `587m`, `2`, `1234567`.
     pub fn quantity(self, amount: u64) -> String {
         match self {
-            Resource::Cpu if amount % 1000 != 0 => format!("{amount}m"),
+            Resource::Cpu if !amount.is_multiple_of(1000) => format!("{amount}m"),
             Resource::Cpu => (amount / 1000).to_string(),
             Resource::Memory => amount.to_string(),
         }
@@ -299,7 +299,7 @@ pub mod memory_usage {
     }
 }
 
-mod optional_usage {
+pub mod optional_usage {
     use super::*;
 
     pub fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {

@@ -181,7 +181,8 @@ fn out_of_memory_bumps() {
         let buckets = Buckets::memory();
         buckets.start(buckets.find((mi * MI) as f64) + 1) as u64
     };
-    let table: [(&[(f64, u64)], &[(f64, u64)], Result<u64, Discarded>); 7] = [
+    type Events = &'static [(f64, u64)];
+    let table: [(Events, Events, Result<u64, Discarded>); 7] = [
         (&[], &[(0.0, 1000)], Ok(1200)),
         (&[], &[(0.0, 1000), (0.1, 999)], Ok(1200)),
         (&[], &[(0.0, 1000), (0.1, 999), (0.2, 2000)], Ok(2400)),
@@ -240,7 +241,7 @@ fn confidence_and_margin_multiply() {
         rule(Rule::Confidence { confidence, multiplier: 0.1, exponent }, amount)
     };
     // 9 samples two minutes apart: 16 of 1440 minutes, but only 9 of 1440 samples.
-    let mut nine = steady(3.14, 1e9, 17);
+    let mut nine = steady(3.2, 1e9, 17);
     nine.samples = nine.samples.into_iter().step_by(2).collect();
     let container = &learnt(&Spec::default(), &nine).memory.containers["web"];
     let confidence = container.confidence(&Options::default());
