@@ -11,7 +11,10 @@
 //! calls it translates objects into the plain values each policy declares.
 
 pub mod decision;
+pub mod hpa;
 pub mod hvpa;
+pub mod input;
+pub mod quantity;
 pub mod recommender;
 pub mod rollout;
 pub mod window;
