@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::{Chain, Decision, sooner},
+    input::InputError,
     recommender::amount::{Resource, Resources},
 };
 
@@ -36,8 +37,8 @@ pub use modes::Verdict;
 pub use ratio::Region;
 pub use rule::Rule;
 pub use spec::{
-    Axis, ChangeParams, Combination, Horizontal, Interval, Invalid, LimitRange, Mode, Ratio, ScaleParams,
-    ScaleType, Spec, UpdateMode, Vertical,
+    Axis, ChangeParams, Combination, Horizontal, Interval, LimitRange, Mode, Ratio, ScaleParams, ScaleType,
+    Spec, UpdateMode, Vertical,
 };
 
 /// What the JSON form takes.
@@ -360,6 +361,17 @@ fn out_of_memory(
         }
     }
     (containers != plan.containers).then_some(containers)
+}
+
+// === impl Input ===
+
+impl Input {
+    /// # Errors
+    /// If the spec contradicts itself.
+    pub fn decide(self) -> Result<Decision<Memory, Rule>, InputError> {
+        self.spec.validate().map_err(|error| error.under("spec"))?;
+        Ok(decide(self.now, &self.spec, &self.observed, &self.memory))
+    }
 }
 
 // === impl Spec ===

@@ -22,7 +22,11 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::decision::Step;
+use crate::{
+    decision::Step,
+    input::InputError,
+    quantity::{Figure, Quantity},
+};
 use amount::{Resource, Resources, Usage};
 
 pub use checkpoint::Checkpoint;
@@ -106,7 +110,7 @@ pub struct Options {
     pub confidence_interval_seconds: i64,
     pub oom_bump_up_ratio: f64,
     #[serde(with = "amount::memory")]
-    #[schemars(with = "amount::QuantityForm")]
+    #[schemars(with = "Quantity")]
     pub oom_min_bump_up: u64,
     /// The least a whole pod is given, shared by its containers.
     pub pod_minimum: Resources,
@@ -142,8 +146,8 @@ pub struct OutOfMemory {
     pub pod: String,
     pub container: String,
     /// The memory request of the container when it was killed.
-    #[serde(with = "amount::memory_usage")]
-    #[schemars(with = "amount::QuantityForm")]
+    #[serde(with = "amount::usage")]
+    #[schemars(with = "Figure")]
     pub request: f64,
 }
 
@@ -202,6 +206,17 @@ pub fn recommend(now: Timestamp, spec: &Spec, observed: &Observed, memory: &Memo
     let discarded = memory.learn(now, &spec.options, observed);
     let containers = estimate::containers(spec, &memory);
     Recommendation { containers, discarded, memory }
+}
+
+// === impl Input ===
+
+impl Input {
+    /// # Errors
+    /// If an option makes no sense.
+    pub fn recommend(self) -> Result<Recommendation, InputError> {
+        self.spec.options.validate().map_err(|error| error.under("spec.options"))?;
+        Ok(recommend(self.now, &self.spec, &self.observed, &self.memory))
+    }
 }
 
 // === impl Memory ===
@@ -324,8 +339,9 @@ impl Options {
         at_least_a_second(self.confidence_interval_seconds)
     }
 
-    /// The field that cannot work and what was expected of it, if any.
-    pub fn invalid(&self) -> Option<(&'static str, &'static str)> {
+    /// # Errors
+    /// If a figure makes no sense.
+    pub fn validate(&self) -> Result<(), InputError> {
         let percentile = |p: f64| (0.0..=1.0).contains(&p);
         let positive = |seconds: i64| (1..=i64::from(u32::MAX)).contains(&seconds);
         let checks = [
@@ -340,7 +356,10 @@ impl Options {
             (positive(self.confidence_interval_seconds), "confidenceIntervalSeconds", "1 second or more"),
             (self.oom_bump_up_ratio >= 1.0, "oomBumpUpRatio", "a number of 1 or more"),
         ];
-        checks.into_iter().find(|(ok, ..)| !ok).map(|(_, field, expected)| (field, expected))
+        match checks.into_iter().find(|(holds, ..)| !holds) {
+            None => Ok(()),
+            Some((_, field, expected)) => Err(InputError::new(field, format!("expected {expected}"))),
+        }
     }
 }
 

@@ -22,7 +22,10 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::decision::{Chain, Decision};
+use crate::{
+    decision::{Chain, Decision},
+    input::InputError,
+};
 
 pub use expectations::{Expectation, Expected, Memory};
 pub use model::{Instance as InstanceModel, InstanceOrd, Problem, Solution};
@@ -230,6 +233,22 @@ fn new_instances(
     }
     memory.next_sequence = sequence;
     create
+}
+
+// === impl Input ===
+
+impl Input {
+    /// # Errors
+    /// If the spec makes no sense.
+    pub fn plan(self) -> Result<Decision<Memory, Rule>, InputError> {
+        if self.spec.max_concurrent_updated == 0 {
+            return Err(InputError::new("spec.maxConcurrentUpdated", "expected 1 or more, found 0"));
+        }
+        if self.spec.name.is_empty() {
+            return Err(InputError::new("spec.name", "expected the Set's name, found nothing"));
+        }
+        Ok(plan(self.now, &self.spec, &self.observed, &self.memory, self.seed))
+    }
 }
 
 // === impl Instance ===

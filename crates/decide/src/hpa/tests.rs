@@ -632,7 +632,8 @@ fn status_in_the_terms_of_the_api() {
                 "cpu is above target and asks for 7",
             ),
         }
-    "#]].assert_debug_eq(&resolved("t=0s replicas=3 cpu=120,110,100 queue=35"));
+    "#]]
+    .assert_debug_eq(&resolved("t=0s replicas=3 cpu=120,110,100 queue=35"));
     expect![[r#"
         Report {
             conditions: [
@@ -661,7 +662,8 @@ fn status_in_the_terms_of_the_api() {
             ],
             rescale: None,
         }
-    "#]].assert_debug_eq(&resolved("t=0s replicas=3 cpu=1,1,1 queue=err"));
+    "#]]
+    .assert_debug_eq(&resolved("t=0s replicas=3 cpu=1,1,1 queue=err"));
 }
 
 #[test]

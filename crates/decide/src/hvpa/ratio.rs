@@ -1,6 +1,7 @@
 //! Weights by replica count, and what a weight makes of two recommendations.
 
-use super::spec::{Axis, Interval, Invalid, Ratio};
+use super::spec::{Axis, Interval, Ratio, expected_at};
+use crate::input::InputError;
 
 /// Replica counts from `start` to `last` scale with this vertical weight in percent.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -12,7 +13,7 @@ pub struct Region {
 
 impl Ratio {
     /// The regions in order of replicas.
-    pub fn regions(&self, min: i32, max: i32) -> Result<Vec<Region>, Invalid> {
+    pub fn regions(&self, min: i32, max: i32) -> Result<Vec<Region>, InputError> {
         if !self.intervals.is_empty() {
             return self
                 .intervals
@@ -23,9 +24,7 @@ impl Ratio {
         }
         let weight = self.weight()?;
         let (start, finish) = (self.start_replica_count, self.finish_replica_count);
-        let invalid = |field: &str, expected: &str| {
-            Err(Invalid { field: field.to_owned(), expected: expected.to_owned() })
-        };
+        let invalid = |field: &str, expected: &str| Err(expected_at(field, expected));
         if start < 0 {
             return invalid("startReplicaCount", "0 or more");
         }
@@ -51,10 +50,8 @@ impl Ratio {
     }
 
     /// In percent: `100 * ratio / (1 + ratio)`, so 3 is 75.
-    fn weight(&self) -> Result<f64, Invalid> {
-        let invalid = |field: &str, expected: &str| {
-            Err(Invalid { field: field.to_owned(), expected: expected.to_owned() })
-        };
+    fn weight(&self) -> Result<f64, InputError> {
+        let invalid = |field: &str, expected: &str| Err(expected_at(field, expected));
         match (self.vpa_weight, self.v_to_h_scaling_ratio) {
             (Some(_), Some(_)) => invalid("vpaWeight", "not beside vToHScalingRatio"),
             (None, None) => invalid("vToHScalingRatio", "a ratio, or vpaWeight, or intervals"),
@@ -67,10 +64,9 @@ impl Ratio {
 }
 
 impl Interval {
-    fn region(&self, idx: usize, min: i32, max: i32) -> Result<Region, Invalid> {
-        let invalid = |field: &str, expected: &str| {
-            Err(Invalid { field: format!("intervals[{idx}].{field}"), expected: expected.to_owned() })
-        };
+    fn region(&self, idx: usize, min: i32, max: i32) -> Result<Region, InputError> {
+        let invalid =
+            |field: &str, expected: &str| Err(expected_at(&format!("intervals[{idx}].{field}"), expected));
         let start = if self.start_replica_count == 0 { min } else { self.start_replica_count };
         let last = if self.last_replica_count == 0 { max } else { self.last_replica_count };
         if !(0.0..=100.0).contains(&self.vpa_weight) {

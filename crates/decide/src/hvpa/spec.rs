@@ -5,9 +5,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::maintenance::MaintenanceWindow;
-use crate::recommender::{
-    ContainerPolicy,
-    amount::{self, QuantityForm, Resource, Resources},
+use crate::{
+    input::InputError,
+    quantity::Quantity,
+    recommender::{
+        ContainerPolicy,
+        amount::{self, Resource, Resources},
+    },
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -190,24 +194,18 @@ pub struct ScaleParams {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ChangeParams {
     /// Cores or bytes as a quantity.
-    #[serde(default, with = "amount::optional_usage", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<QuantityForm>")]
-    pub value: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Quantity>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percentage: Option<i32>,
-}
-
-/// The field that cannot work and what was expected of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Invalid {
-    pub field: String,
-    pub expected: String,
 }
 
 // === impl Spec ===
 
 impl Spec {
-    pub fn validate(&self) -> Result<(), Invalid> {
+    /// # Errors
+    /// If a field cannot work, alone or beside another.
+    pub fn validate(&self) -> Result<(), InputError> {
         let ensure = |holds: bool, field: &str, expected: &str| {
             if holds {
                 Ok(())
@@ -242,12 +240,10 @@ impl Spec {
             Mode::VpaBiased { max_suppression_seconds: Some(seconds) } => {
                 ensure(*seconds >= 0, "mode.maxSuppressionSeconds", "0 or more")
             }
-            Mode::Ratio(ratio) => {
-                ratio.regions(self.min_replicas, self.max_replicas).map(drop).map_err(|mut invalid| {
-                    invalid.field.insert_str(0, "mode.");
-                    invalid
-                })
-            }
+            Mode::Ratio(ratio) => ratio
+                .regions(self.min_replicas, self.max_replicas)
+                .map(drop)
+                .map_err(|error| error.under("mode")),
             _ => Ok(()),
         }
     }
@@ -269,20 +265,14 @@ impl ScaleParams {
         }
     }
 
-    fn validate(&self, path: &str) -> Result<(), Invalid> {
+    fn validate(&self, path: &str) -> Result<(), InputError> {
         for resource in Resource::ALL {
             let params = self.get(resource);
             if params.percentage.is_some_and(|percentage| percentage < 0) {
-                return Err(Invalid {
-                    field: format!("{path}.{resource}.percentage"),
-                    expected: "0 or more".to_owned(),
-                });
+                return Err(expected_at(&format!("{path}.{resource}.percentage"), "0 or more"));
             }
-            if params.value.is_some_and(|value| value < 0.0) {
-                return Err(Invalid {
-                    field: format!("{path}.{resource}.value"),
-                    expected: "a quantity of 0 or more".to_owned(),
-                });
+            if params.value.is_some_and(|value| value.0 < 0) {
+                return Err(expected_at(&format!("{path}.{resource}.value"), "a quantity of 0 or more"));
             }
         }
         Ok(())
@@ -293,7 +283,7 @@ impl ScaleParams {
 
 impl ChangeParams {
     pub fn value(&self, resource: Resource) -> Option<u64> {
-        self.value.map(|units| resource.amount(units))
+        self.value.map(|quantity| resource.amount_of(quantity))
     }
 
     /// The smaller of both; none if neither is set.
@@ -304,6 +294,11 @@ impl ChangeParams {
             (value, share) => value.or(share),
         }
     }
+}
+
+/// The error for a field that cannot work.
+pub(super) fn expected_at(field: &str, expected: &str) -> InputError {
+    InputError::new(field, format!("expected {expected}"))
 }
 
 /// The moment a sample may be no older than.

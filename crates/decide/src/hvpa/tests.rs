@@ -162,20 +162,32 @@ fn hpa_preferred() {
         "#]],
     );
     let fixed = spec(preferred.clone(), json!({"minReplicas": 3, "maxReplicas": 3}));
-    table(&fixed, &["R=3 H=3 q=500 t=800", "R=3 H=3 q=500 t=200"], &expect![[r#"
+    table(
+        &fixed,
+        &["R=3 H=3 q=500 t=800", "R=3 H=3 q=500 t=200"],
+        &expect![[r#"
         R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) HorizontalExhausted
         R=3 H=3 q=500 t=200                => 3 x app(cpu 200m) HorizontalExhausted
-    "#]]);
+    "#]],
+    );
     let absent = spec(preferred.clone(), json!({"horizontal": {"deployed": false}}));
-    table(&absent, &["R=3 q=500 t=800", "R=9 q=500 t=200"], &expect![[r#"
+    table(
+        &absent,
+        &["R=3 q=500 t=800", "R=9 q=500 t=200"],
+        &expect![[r#"
         R=3 q=500 t=800                    => 3 x app(cpu 800m) HorizontalExhausted
         R=9 q=500 t=200                    => 9 x app(cpu 200m) HorizontalExhausted
-    "#]]);
+    "#]],
+    );
     let up_off = spec(preferred, json!({"horizontal": {"scaleUp": {"updateMode": "Off"}}}));
-    table(&up_off, &["R=3 H=5 q=500 t=800", "R=3 H=2 q=500 t=800"], &expect![[r#"
+    table(
+        &up_off,
+        &["R=3 H=5 q=500 t=800", "R=3 H=2 q=500 t=800"],
+        &expect![[r#"
         R=3 H=5 q=500 t=800                => 3 x app(cpu 800m) HorizontalExhausted
         R=3 H=2 q=500 t=800                => 2 x app(cpu 500m) HorizontalRecommended
-    "#]]);
+    "#]],
+    );
     let limited = spec(json!({"type": "HpaPreferred", "requireScalingLimited": true}), json!({}));
     table(
         &limited,
@@ -207,7 +219,10 @@ fn biased_modes() {
         "R=3 H=3 q=500 t=540 lo=520 hi=600",
         "R=3 H=3 q=500 t=460 lo=400 hi=480",
     ];
-    table(&spec(json!({"type": "HpaBiased"}), json!({})), &worlds, &expect![[r#"
+    table(
+        &spec(json!({"type": "HpaBiased"}), json!({})),
+        &worlds,
+        &expect![[r#"
         R=3 H=5 q=500 t=800                => 5 x app(cpu 500m) HorizontalPreferred
         R=3 H=5 q=500 t=540                => 5 x app(cpu 500m) HorizontalRecommended
         R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) VerticalRecommended
@@ -221,8 +236,12 @@ fn biased_modes() {
         R=3 H=5 q=500 t=800 vs=301         => 5 x app(cpu 500m) HorizontalRecommended
         R=3 H=3 q=500 t=540 lo=520 hi=600  => 3 x app(cpu 540m) VerticalRecommended
         R=3 H=3 q=500 t=460 lo=400 hi=480  => 3 x app(cpu 460m) VerticalRecommended
-    "#]]);
-    table(&spec(json!({"type": "VpaBiased"}), json!({})), &worlds, &expect![[r#"
+    "#]],
+    );
+    table(
+        &spec(json!({"type": "VpaBiased"}), json!({})),
+        &worlds,
+        &expect![[r#"
         R=3 H=5 q=500 t=800                => 3 x app(cpu 800m) VerticalPreferred
         R=3 H=5 q=500 t=540                => 5 x app(cpu 500m) HorizontalRecommended
         R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) VerticalRecommended
@@ -236,7 +255,8 @@ fn biased_modes() {
         R=3 H=5 q=500 t=800 vs=301         => 5 x app(cpu 500m) HorizontalRecommended
         R=3 H=3 q=500 t=540 lo=520 hi=600  => 3 x app(cpu 540m) VerticalRecommended
         R=3 H=3 q=500 t=460 lo=400 hi=480  => 3 x app(cpu 460m) VerticalRecommended
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -262,7 +282,10 @@ fn mixed() {
         "R=2 H=2 q=300 t=302",
         "R=2 H=3 q=300 t=302",
     ];
-    table(&spec(mode("horizontal"), json!({})), &worlds, &expect![[r#"
+    table(
+        &spec(mode("horizontal"), json!({})),
+        &worlds,
+        &expect![[r#"
         R=2 H=4 q=300 t=450                => 4 x app(cpu 300m) HorizontalAboveThreshold
         R=2 H=3 q=300 t=451                => 2 x app(cpu 451m) VerticalAboveThreshold
         R=2 H=4 q=300 t=451                => 4 x app(cpu 300m) HorizontalPreferred
@@ -271,14 +294,23 @@ fn mixed() {
         R=2 H=2 q=300 t=310                => 2 x app(cpu 310m) VerticalRecommended
         R=2 H=2 q=300 t=302                => 2 x app(cpu 300m) NothingRecommended
         R=2 H=3 q=300 t=302                => 3 x app(cpu 300m) HorizontalRecommended
-    "#]]);
-    table(&spec(mode("vertical"), json!({})), &worlds[2..3], &expect![[r#"
+    "#]],
+    );
+    table(
+        &spec(mode("vertical"), json!({})),
+        &worlds[2..3],
+        &expect![[r#"
         R=2 H=4 q=300 t=451                => 2 x app(cpu 451m) VerticalPreferred
-    "#]]);
+    "#]],
+    );
     let requests_only = json!({"vertical": {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}});
-    table(&spec(mode("vertical"), requests_only), &["R=2 H=3 q=300 t=310 L=305"], &expect![[r#"
+    table(
+        &spec(mode("vertical"), requests_only),
+        &["R=2 H=3 q=300 t=310 L=305"],
+        &expect![[r#"
         R=2 H=3 q=300 t=310 L=305          => 2 x app(cpu 300m up to cpu 305m) MinChange
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -378,9 +410,13 @@ fn ratio() {
         "#]],
     );
     let vertical_only = json!({"type": "Ratio", "vpaWeight": 100});
-    table(&wide(&vertical_only, json!({})), &["R=2 H=6 q=500 t=1000"], &expect![[r#"
+    table(
+        &wide(&vertical_only, json!({})),
+        &["R=2 H=6 q=500 t=1000"],
+        &expect![[r#"
         R=2 H=6 q=500 t=1000               => 2 x app(cpu 1) Weighted
-    "#]]);
+    "#]],
+    );
     let horizontal_only = json!({"type": "Ratio", "vpaWeight": 0});
     table(
         &wide(&horizontal_only, json!({})),
@@ -541,10 +577,14 @@ fn rollouts_and_kills() {
         "#]],
     );
     let off = json!({"vertical": {"scaleUp": {"updateMode": "Off"}}});
-    table(&spec(modes[1].clone(), off), &["R=3 H=3 mq=100 mt=400 oom", "R=3 H=3 q=500 t=200"], &expect![[r#"
+    table(
+        &spec(modes[1].clone(), off),
+        &["R=3 H=3 mq=100 mt=400 oom", "R=3 H=3 q=500 t=200"],
+        &expect![[r#"
         R=3 H=3 mq=100 mt=400 oom          => 3 x app(memory 100Mi) NothingRecommended
         R=3 H=3 q=500 t=200                => 3 x app(cpu 200m) VerticalRecommended
-    "#]]);
+    "#]],
+    );
     table(
         &spec(modes[1].clone(), json!({})),
         &["R=3 H=3 q=500 t=800 rollout", "R=3 H=4 q=500 t=800 rollout"],
@@ -587,14 +627,22 @@ fn limits_follow_requests() {
         "#]],
     );
     let requests_only = json!({"vertical": {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}});
-    table(&spec(biased.clone(), requests_only), &["R=3 H=3 q=500 t=800 L=600"], &expect![[r#"
+    table(
+        &spec(biased.clone(), requests_only),
+        &["R=3 H=3 q=500 t=800 L=600"],
+        &expect![[r#"
         R=3 H=3 q=500 t=800 L=600          => 3 x app(cpu 600m up to cpu 600m) VerticalRecommended
-    "#]]);
+    "#]],
+    );
     let range = json!({"vertical": {"limitRange": {"min": {"cpu": "200m"}, "max": {"cpu": "900m"}}}});
-    table(&spec(biased, range), &["R=3 H=3 q=500 t=800 L=1000", "R=3 H=3 q=500 t=100"], &expect![[r#"
+    table(
+        &spec(biased, range),
+        &["R=3 H=3 q=500 t=800 L=1000", "R=3 H=3 q=500 t=100"],
+        &expect![[r#"
         R=3 H=3 q=500 t=800 L=1000         => 3 x app(cpu 800m up to cpu 900m) VerticalRecommended
         R=3 H=3 q=500 t=100                => 3 x app(cpu 200m) VerticalRecommended
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -628,10 +676,7 @@ fn maintenance_windows() {
 
 #[test]
 fn bad_specs_name_the_field() {
-    let error = |mode: Value, over: Value| {
-        let invalid = spec(mode, over).validate().unwrap_err();
-        format!("{}: {}", invalid.field, invalid.expected)
-    };
+    let error = |mode: Value, over: Value| spec(mode, over).validate().unwrap_err().to_string();
     let biased = json!({"type": "HpaBiased"});
     let ratio = |more: Value| {
         let mut ratio = json!({"type": "Ratio"});
@@ -665,7 +710,8 @@ fn bad_specs_name_the_field() {
         mode.finishReplicaCount: 0 or no fewer than startReplicaCount
         mode.initialScaling: vertical or horizontal, because startReplicaCount is set
         mode.finalScaling: vertical or horizontal, because finishReplicaCount is set
-        mode.intervals[0].lastReplicaCount: no fewer than startReplicaCount"#]].assert_eq(&all.join("\n"));
+        mode.intervals[0].lastReplicaCount: no fewer than startReplicaCount"#]]
+    .assert_eq(&all.join("\n"));
 }
 
 fn any_mode() -> impl Strategy<Value = Value> {

@@ -5,6 +5,8 @@ use std::{cmp::Ordering, fmt};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::quantity::{Figure, Quantity};
+
 /// No real machine comes near; it stands for "no upper bound known" and keeps all sums far from overflow.
 pub const MAX: u64 = 100_000_000_000_000;
 
@@ -21,11 +23,11 @@ pub enum Resource {
 pub struct Resources {
     /// Thousandths of a core.
     #[serde(default, with = "optional_cpu", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<QuantityForm>")]
+    #[schemars(with = "Option<Quantity>")]
     pub cpu: Option<u64>,
     /// Bytes.
     #[serde(default, with = "optional_memory", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<QuantityForm>")]
+    #[schemars(with = "Option<Quantity>")]
     pub memory: Option<u64>,
 }
 
@@ -34,20 +36,11 @@ pub struct Resources {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Usage {
     #[serde(default, with = "optional_usage", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<QuantityForm>")]
+    #[schemars(with = "Option<Figure>")]
     pub cpu: Option<f64>,
     #[serde(default, with = "optional_usage", skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Option<QuantityForm>")]
+    #[schemars(with = "Option<Figure>")]
     pub memory: Option<f64>,
-}
-
-/// How a quantity may be written: `"250m"`, `"1.5"`, `"128Mi"`, or a plain number of cores or bytes.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[allow(dead_code)]
-pub enum QuantityForm {
-    Text(String),
-    Number(f64),
 }
 
 // === impl Resource ===
@@ -74,6 +67,16 @@ impl Resource {
         };
         // `as` sends NaN and negatives to 0 and saturates above.
         (value as u64).min(MAX)
+    }
+
+    /// Fractions of a byte round up; below 0 is 0.
+    pub fn amount_of(self, quantity: Quantity) -> u64 {
+        let milli = quantity.0.max(0).unsigned_abs();
+        let amount = match self {
+            Resource::Cpu => milli,
+            Resource::Memory => milli.div_ceil(1000),
+        };
+        amount.min(MAX)
     }
 
     pub fn units(self, amount: u64) -> f64 {
@@ -164,98 +167,23 @@ impl Usage {
     }
 }
 
-// === quantities ===
+// === JSON ===
 
-/// A Kubernetes quantity as a number of units; none if the text is not one.
-pub fn parse_quantity(text: &str) -> Option<f64> {
-    const SUFFIXES: [(&str, f64); 14] = [
-        ("Ki", 1024.0),
-        ("Mi", 1048576.0),
-        ("Gi", 1073741824.0),
-        ("Ti", 1099511627776.0),
-        ("Pi", 1125899906842624.0),
-        ("Ei", 1152921504606846976.0),
-        ("n", 1e-9),
-        ("u", 1e-6),
-        ("m", 1e-3),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-    ];
-    let (digits, factor) = SUFFIXES
-        .iter()
-        .find_map(|&(suffix, factor)| Some((text.strip_suffix(suffix)?, factor)))
-        .or_else(|| Some((text.strip_suffix('E')?, 1e18)))
-        .unwrap_or((text, 1.0));
-    let is_number = digits.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'))
-        && digits.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | '-' | '+' | 'e' | 'E'));
-    let value: f64 = is_number.then(|| digits.parse().ok()).flatten()?;
-    // Dividing keeps decimal fractions exact where multiplying by 1e-3 does not: 250m is 0.25.
-    let value = if factor < 1.0 { value / (1.0 / factor).round() } else { value * factor };
-    value.is_finite().then_some(value)
+/// A quantity as an amount; a negative one is refused.
+fn amount_of<E: de::Error>(resource: Resource, quantity: Quantity) -> Result<u64, E> {
+    if quantity.0 < 0 {
+        return Err(E::custom(format!("expected a quantity of 0 or more, found {quantity}")));
+    }
+    Ok(resource.amount_of(quantity))
 }
 
-struct QuantityVisitor;
-
-impl de::Visitor<'_> for QuantityVisitor {
-    type Value = f64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a quantity such as \"250m\", \"1.5\", \"128Mi\" or a number")
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<f64, E> {
-        parse_quantity(text).ok_or_else(|| E::invalid_value(de::Unexpected::Str(text), &self))
-    }
-
-    fn visit_u64<E: de::Error>(self, value: u64) -> Result<f64, E> {
-        Ok(value as f64)
-    }
-
-    fn visit_i64<E: de::Error>(self, value: i64) -> Result<f64, E> {
-        Ok(value as f64)
-    }
-
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<f64, E> {
-        Ok(value)
-    }
-}
-
-fn units<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    deserializer.deserialize_any(QuantityVisitor)
-}
-
-/// An integer amount from a quantity. Fractions round up, as Kubernetes does; a negative amount is refused.
-fn amount_of<'de, D: Deserializer<'de>>(deserializer: D, resource: Resource) -> Result<u64, D::Error> {
-    let value = units(deserializer)?;
-    if value < 0.0 {
-        return Err(de::Error::invalid_value(de::Unexpected::Float(value), &"a quantity of 0 or more"));
-    }
-    let scale = resource.amount(1.0) as f64;
-    // A hair below the next integer is that integer: 0.1 + 0.2 cores are 300m, not 301m.
-    Ok(((value * scale - 1e-6).ceil() as u64).min(MAX))
-}
-
-struct Quantity<const CPU: bool>(u64);
-
-impl<'de, const CPU: bool> Deserialize<'de> for Quantity<CPU> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        amount_of(deserializer, if CPU { Resource::Cpu } else { Resource::Memory }).map(Quantity)
-    }
-}
-
-struct Units(f64);
-
-impl<'de> Deserialize<'de> for Units {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        units(deserializer).map(Units)
-    }
+/// Cores or bytes; what is no number stays none.
+fn units_of(figure: Figure) -> f64 {
+    figure.0.map_or(f64::NAN, |quantity| quantity.0 as f64 / 1000.0)
 }
 
 macro_rules! optional_quantity {
-    ($module:ident, $cpu:literal, $resource:expr) => {
+    ($module:ident, $resource:expr) => {
         mod $module {
             use super::*;
 
@@ -264,14 +192,15 @@ macro_rules! optional_quantity {
             }
 
             pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-                Ok(Option::<Quantity<$cpu>>::deserialize(deserializer)?.map(|quantity| quantity.0))
+                let quantity = Option::<Quantity>::deserialize(deserializer)?;
+                quantity.map(|quantity| amount_of($resource, quantity)).transpose()
             }
         }
     };
 }
 
-optional_quantity!(optional_cpu, true, Resource::Cpu);
-optional_quantity!(optional_memory, false, Resource::Memory);
+optional_quantity!(optional_cpu, Resource::Cpu);
+optional_quantity!(optional_memory, Resource::Memory);
 
 /// One amount of memory, for fields that are always there.
 pub mod memory {
@@ -282,24 +211,24 @@ pub mod memory {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-        amount_of(deserializer, Resource::Memory)
+        amount_of(Resource::Memory, Quantity::deserialize(deserializer)?)
     }
 }
 
-/// One measured amount of memory.
-pub mod memory_usage {
+/// One measured amount.
+pub mod usage {
     use super::*;
 
-    pub fn serialize<S: Serializer>(bytes: &f64, serializer: S) -> Result<S::Ok, S::Error> {
-        bytes.serialize(serializer)
+    pub fn serialize<S: Serializer>(units: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        units.serialize(serializer)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-        units(deserializer)
+        Figure::deserialize(deserializer).map(units_of)
     }
 }
 
-pub mod optional_usage {
+mod optional_usage {
     use super::*;
 
     pub fn serialize<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
@@ -307,6 +236,6 @@ pub mod optional_usage {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-        Ok(Option::<Units>::deserialize(deserializer)?.map(|units| units.0))
+        Ok(Option::<Figure>::deserialize(deserializer)?.map(units_of))
     }
 }
