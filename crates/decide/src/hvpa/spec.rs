@@ -207,11 +207,7 @@ impl Spec {
     /// If a field cannot work, alone or beside another.
     pub fn validate(&self) -> Result<(), InputError> {
         let ensure = |holds: bool, field: &str, expected: &str| {
-            if holds {
-                Ok(())
-            } else {
-                Err(Invalid { field: field.to_owned(), expected: expected.to_owned() })
-            }
+            if holds { Ok(()) } else { Err(expected_at(field, expected)) }
         };
         ensure(self.min_replicas >= 1, "minReplicas", "1 or more")?;
         ensure(self.max_replicas >= self.min_replicas, "maxReplicas", "no fewer than minReplicas")?;

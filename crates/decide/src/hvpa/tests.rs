@@ -700,17 +700,17 @@ fn bad_specs_name_the_field() {
         ),
     ];
     expect![[r#"
-        minReplicas: 1 or more
-        maxReplicas: no fewer than minReplicas
-        vertical.scaleUp.minChange.cpu.percentage: 0 or more
-        horizontal.scaleDown.updateMode: a maintenanceTimeWindow beside it
-        mode.vToHScalingRatio: a ratio, or vpaWeight, or intervals
-        mode.vToHScalingRatio: a number of 0 or more
-        mode.vpaWeight: a number from 0 to 100
-        mode.finishReplicaCount: 0 or no fewer than startReplicaCount
-        mode.initialScaling: vertical or horizontal, because startReplicaCount is set
-        mode.finalScaling: vertical or horizontal, because finishReplicaCount is set
-        mode.intervals[0].lastReplicaCount: no fewer than startReplicaCount"#]]
+        minReplicas: expected 1 or more
+        maxReplicas: expected no fewer than minReplicas
+        vertical.scaleUp.minChange.cpu.percentage: expected 0 or more
+        horizontal.scaleDown.updateMode: expected a maintenanceTimeWindow beside it
+        mode.vToHScalingRatio: expected a ratio, or vpaWeight, or intervals
+        mode.vToHScalingRatio: expected a number of 0 or more
+        mode.vpaWeight: expected a number from 0 to 100
+        mode.finishReplicaCount: expected 0 or no fewer than startReplicaCount
+        mode.initialScaling: expected vertical or horizontal, because startReplicaCount is set
+        mode.finalScaling: expected vertical or horizontal, because finishReplicaCount is set
+        mode.intervals[0].lastReplicaCount: expected no fewer than startReplicaCount"#]]
     .assert_eq(&all.join("\n"));
 }
 
