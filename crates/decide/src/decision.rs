@@ -34,6 +34,11 @@ pub trait Rule: fmt::Debug {
     /// The arithmetic: total, deterministic, and a function of the recorded input and `before` alone.
     fn apply(&self, before: &Self::Value) -> Self::Value;
 
+    /// How much this step says about the outcome, beyond having moved the value.
+    fn weight(&self, _before: &Self::Value, _after: &Self::Value) -> Weight {
+        Weight::Plain
+    }
+
     /// A CamelCase code for conditions, Events and metric labels.
     fn code(&self, before: &Self::Value, after: &Self::Value) -> &'static str;
 
@@ -48,6 +53,16 @@ pub enum Role {
     Proposal,
     /// Takes the value the link before it left.
     Link,
+}
+
+/// What makes a step the reason of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Weight {
+    Plain,
+    /// Explains why nothing changes, if nothing does.
+    Holds,
+    /// As good a reason as having moved the value.
+    Decides,
 }
 
 /// A target and why. `M` is the policy's memory: give it back with the next observation.
@@ -114,15 +129,15 @@ impl<R: Rule> Chain<R> {
         &self.steps[self.steps.len() - 1].after
     }
 
-    /// Ends the chain. The reason is the last link that moved the value; if none did, the first link; a chain
-    /// without links has its first proposal to thank.
+    /// Ends the chain. The reason is the last link that moved the value or decides by its weight; if there is none, the
+    /// last that holds; if that is none either, the first link.
     pub fn finish<M>(self, memory: M, next_check: Option<Timestamp>) -> Decision<M, R> {
-        let link = |step: &Step<R>| step.rule.role() == Role::Link;
-        let step = self
-            .steps
-            .iter()
-            .rposition(|step| link(step) && step.before != step.after)
-            .or_else(|| self.steps.iter().position(link))
+        let last_of = |wanted: fn(&Step<R>) -> bool| {
+            self.steps.iter().rposition(|step| step.rule.role() == Role::Link && wanted(step))
+        };
+        let step = last_of(|step| step.before != step.after || step.weight() == Weight::Decides)
+            .or_else(|| last_of(|step| step.weight() == Weight::Holds))
+            .or_else(|| self.steps.iter().position(|step| step.rule.role() == Role::Link))
             .unwrap_or(0);
         let code = self.steps.get(step).map_or("NothingToDecide", Step::code);
         Decision {
@@ -141,6 +156,10 @@ impl<R: Rule> Chain<R> {
 impl<R: Rule> Step<R> {
     pub fn code(&self) -> &'static str {
         self.rule.code(&self.before, &self.after)
+    }
+
+    fn weight(&self) -> Weight {
+        self.rule.weight(&self.before, &self.after)
     }
 
     pub fn words(&self) -> Words<'_, R> {

@@ -1,8 +1,12 @@
 //! Reading a policy's input, and refusing it in words that say where and what.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
-use serde::de::DeserializeOwned;
+use jiff::Timestamp;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, Error},
+};
 
 /// An input that cannot be decided on: which field, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,4 +73,31 @@ pub(crate) fn check_range<T: PartialOrd + fmt::Display>(
             Err(InputError::new(path, format!("expected a number from {low} to {high}, found {value}")))
         }
     }
+}
+
+/// For fields where an explicit `null` means the same as leaving them out.
+pub(crate) fn null_as_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de> + Default,
+{
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
+}
+
+/// A moment, refused in words that show what one looks like.
+pub(crate) fn moment<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+    let text = <Cow<'_, str>>::deserialize(deserializer)?;
+    text.parse().map_err(|_| {
+        D::Error::custom(format!("expected a time such as 2026-03-01T12:00:00Z, found {text:?}"))
+    })
+}
+
+/// A moment or null.
+pub(crate) fn maybe_moment<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Timestamp>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(transparent)]
+    struct Moment(#[serde(deserialize_with = "moment")] Timestamp);
+    Ok(Option::deserialize(deserializer)?.map(|Moment(at)| at))
 }

@@ -10,13 +10,21 @@
 //! so replaying a history is a fold, and a simulated day takes milliseconds. It knows nothing of clusters: whoever
 //! calls it translates objects into the plain values each policy declares.
 
+pub mod cron;
 pub mod decision;
+pub mod demand;
 pub mod hpa;
 pub mod hvpa;
 pub mod input;
+pub mod number;
+pub mod policy;
 pub mod quantity;
 pub mod recommender;
 pub mod rollout;
+#[cfg(test)]
+mod testing;
+pub mod vertex;
 pub mod window;
+pub mod zone;
 
-pub use decision::{Chain, Decision, Reason, Role, Rule, Step};
+pub use decision::{Chain, Decision, Reason, Role, Rule, Step, Weight};

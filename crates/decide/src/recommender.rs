@@ -16,7 +16,7 @@ mod usage;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -280,6 +280,42 @@ impl Memory {
             container.prune(options, now);
         }
         discarded
+    }
+}
+
+// === impl Recommendation ===
+
+impl Recommendation {
+    /// Every figure with the steps that led to it, and what was not used.
+    pub fn explain(&self) -> Explanation<'_> {
+        Explanation(self)
+    }
+}
+
+/// The text form of a recommendation.
+#[derive(Debug)]
+pub struct Explanation<'a>(&'a Recommendation);
+
+impl fmt::Display for Explanation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.containers.is_empty() {
+            f.write_str("no recommendation: there are no samples")?;
+        }
+        for (idx, container) in self.0.containers.iter().enumerate() {
+            let lead = if idx == 0 { "" } else { "\n" };
+            let ContainerRecommendation { container_name, target, confidence, .. } = container;
+            write!(f, "{lead}{container_name}  {target}  (confidence {confidence:.3})")?;
+            for Estimate { resource, bound, steps } in &container.estimates {
+                write!(f, "\n  {resource} {}", bound.word())?;
+                for step in steps {
+                    write!(f, "\n    {} -> {}  {}", step.before, step.after, step.words())?;
+                }
+            }
+        }
+        for DiscardedSample { at, pod, container, resource, why } in &self.0.discarded {
+            write!(f, "\n  not used: {resource} of {pod}/{container} at {at} {}", why.words())?;
+        }
+        Ok(())
     }
 }
 

@@ -97,6 +97,10 @@ impl Load {
         Ok(Load { parts, seed, offset: start.as_second().rem_euclid(DAY as i64) as f64 })
     }
 
+    pub(crate) fn reseed(&mut self, seed: u64) {
+        self.seed = seed;
+    }
+
     /// The load `t` seconds after the start.
     pub fn at(&self, t: f64) -> f64 {
         let parts = self.parts.iter().enumerate().map(|(idx, part)| match part {

@@ -17,6 +17,7 @@ pub struct Pipeline {
     /// What was measured since the last one.
     arrived: f64,
     served: f64,
+    could_serve: f64,
     since: f64,
 }
 
@@ -32,23 +33,24 @@ pub struct Sample {
 }
 
 impl Pipeline {
-    pub fn observe(&mut self, step: &Step) {
+    pub fn observe(&mut self, step: &Step, dt: f64) {
         self.arrived += step.arrived;
         self.served += step.served;
+        self.could_serve += step.capacity * dt;
     }
 
     /// Takes a measurement at `t`, unless it gets lost.
-    pub fn measure(&mut self, metrics: &Metrics, pods: &Pods, seed: u64, t: f64, world: &World, capacity: f64) {
+    pub fn measure(&mut self, metrics: &Metrics, pods: &Pods, seed: u64, t: f64, world: &World) {
         let index = self.n_taken;
         self.n_taken += 1;
         let span = (t - self.since).max(1e-9);
         let (load, served) = (self.arrived / span, self.served / span);
-        (self.arrived, self.served, self.since) = (0.0, 0.0, t);
+        let busy = if self.could_serve > 0.0 { (self.served / self.could_serve).min(1.0) } else { 0.0 };
+        (self.arrived, self.served, self.could_serve, self.since) = (0.0, 0.0, 0.0, t);
         let is_out = metrics.outages.iter().any(|outage| (outage.at.0..outage.at.0 + outage.length.0).contains(&t));
         if is_out || unit(seed, Stream::LostSample, index) < metrics.loss {
             return;
         }
-        let busy = if capacity > 0.0 { (served / capacity).min(1.0) } else { 0.0 };
         let in_hand = served * pods.service_time.0;
         self.samples.push_back(Sample { at: t, load, served, backlog: world.backlog() + in_hand, busy });
     }

@@ -16,12 +16,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Decision, Memory, Observed, Settings, Spec};
-use crate::input::InputError;
+use crate::input::{InputError, moment};
 
 /// Everything one HPA decision depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Input {
+    #[serde(deserialize_with = "moment")]
     pub now: Timestamp,
     pub spec: SpecForm,
     #[serde(default)]

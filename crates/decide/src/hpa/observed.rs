@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::quantity::Figure;
+use crate::{input::moment, quantity::Figure};
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
@@ -43,7 +43,7 @@ pub enum Phase {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ready {
     pub status: Condition,
-    #[serde(rename = "lastTransitionTime")]
+    #[serde(rename = "lastTransitionTime", deserialize_with = "moment")]
     pub since: Timestamp,
 }
 

@@ -266,7 +266,7 @@ impl crate::Rule for Rule {
             Rule::Metric(reading) => reading.words(before, after, out),
             Rule::InvalidMetric { metric, cause } => write!(out, "{metric} cannot be used: {cause}"),
             Rule::Highest { proposed: None, invalid, .. } => {
-                write!(out, "none of {invalid} metrics can be used, so nothing changes")
+                write!(out, "no metric can be used ({invalid} tried), so nothing changes")
             }
             Rule::Highest { proposed: Some(proposed), metric, invalid, .. } => {
                 let metric = metric.as_deref().unwrap_or("the metrics");
@@ -279,7 +279,7 @@ impl crate::Rule for Rule {
                     }
                     (_, true) => write!(
                         out,
-                        "{metric} would allow {proposed}, but {invalid} metrics cannot be used, so nothing shrinks"
+                        "{metric} would allow {proposed}, but not every metric can be used ({invalid} cannot), so nothing shrinks"
                     ),
                     _ => out.write_str("the metrics are on target"),
                 }

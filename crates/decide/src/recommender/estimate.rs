@@ -176,6 +176,18 @@ impl Container {
     }
 }
 
+// === impl Bound ===
+
+impl Bound {
+    pub fn word(self) -> &'static str {
+        match self {
+            Bound::Target => "target",
+            Bound::Lower => "lower bound",
+            Bound::Upper => "upper bound",
+        }
+    }
+}
+
 // === impl Amount ===
 
 impl fmt::Display for Amount {

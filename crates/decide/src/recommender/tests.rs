@@ -266,54 +266,49 @@ fn every_figure_tells_how_it_came_about() {
     .unwrap();
     let recommendation = learnt(&spec, &steady(0.5, 256.0 * MI as f64, 1441));
     let container = &recommendation.containers[0];
-    let mut text = String::new();
     for estimate in &container.estimates {
-        text.push_str(&format!("{} {:?}\n", estimate.resource, estimate.bound));
-        for step in &estimate.steps {
-            text.push_str(&format!("  {} -> {}: {}\n", step.before, step.after, step.words()));
-        }
         decision::replay(Amount { resource: estimate.resource, amount: 0 }, &estimate.steps).unwrap();
     }
     expect![[r#"
-        cpu Target
-          0 -> 511m: 90 % of the usage was at or below 511m
-          511m -> 587m: 15 % safety margin
-          587m -> 587m: a container of this pod gets at least 25m
-          587m -> 590m: rounded up to a multiple of 10m
-          590m -> 500m: the policy allows - to 500m
-        cpu Lower
-          0 -> 511m: 50 % of the usage was at or below 511m
-          511m -> 587m: 15 % safety margin
-          587m -> 585m: confidence 1.000 multiplies by 0.998
-          585m -> 585m: a container of this pod gets at least 25m
-          585m -> 590m: rounded up to a multiple of 10m
-          590m -> 500m: the policy allows - to 500m
-        cpu Upper
-          0 -> 511m: 95 % of the usage was at or below 511m
-          511m -> 587m: 15 % safety margin
-          587m -> 1174m: confidence 1.000 multiplies by 2.000
-          1174m -> 1174m: a container of this pod gets at least 25m
-          1174m -> 1180m: rounded up to a multiple of 10m
-          1180m -> 500m: the policy allows - to 500m
-        memory Target
-          0 -> 268.3Mi: 90 % of the usage was at or below 268.3Mi
-          268.3Mi -> 308.5Mi: 15 % safety margin
-          308.5Mi -> 308.5Mi: a container of this pod gets at least 250Mi
-          308.5Mi -> 400Mi: the policy allows 400Mi to -
-        memory Lower
-          0 -> 268.3Mi: 50 % of the usage was at or below 268.3Mi
-          268.3Mi -> 308.5Mi: 15 % safety margin
-          308.5Mi -> 307.9Mi: confidence 1.000 multiplies by 0.998
-          307.9Mi -> 307.9Mi: a container of this pod gets at least 250Mi
-          307.9Mi -> 400Mi: the policy allows 400Mi to -
-        memory Upper
-          0 -> 268.3Mi: 95 % of the usage was at or below 268.3Mi
-          268.3Mi -> 308.5Mi: 15 % safety margin
-          308.5Mi -> 617.1Mi: confidence 1.000 multiplies by 2.000
-          617.1Mi -> 617.1Mi: a container of this pod gets at least 250Mi
-          617.1Mi -> 617.1Mi: the policy allows 400Mi to -
-    "#]]
-    .assert_eq(&text);
+        web  cpu 500m, memory 400Mi  (confidence 1.000)
+          cpu target
+            0 -> 511m  90 % of the usage was at or below 511m
+            511m -> 587m  15 % safety margin
+            587m -> 587m  a container of this pod gets at least 25m
+            587m -> 590m  rounded up to a multiple of 10m
+            590m -> 500m  the policy allows - to 500m
+          cpu lower bound
+            0 -> 511m  50 % of the usage was at or below 511m
+            511m -> 587m  15 % safety margin
+            587m -> 585m  confidence 1.000 multiplies by 0.998
+            585m -> 585m  a container of this pod gets at least 25m
+            585m -> 590m  rounded up to a multiple of 10m
+            590m -> 500m  the policy allows - to 500m
+          cpu upper bound
+            0 -> 511m  95 % of the usage was at or below 511m
+            511m -> 587m  15 % safety margin
+            587m -> 1174m  confidence 1.000 multiplies by 2.000
+            1174m -> 1174m  a container of this pod gets at least 25m
+            1174m -> 1180m  rounded up to a multiple of 10m
+            1180m -> 500m  the policy allows - to 500m
+          memory target
+            0 -> 268.3Mi  90 % of the usage was at or below 268.3Mi
+            268.3Mi -> 308.5Mi  15 % safety margin
+            308.5Mi -> 308.5Mi  a container of this pod gets at least 250Mi
+            308.5Mi -> 400Mi  the policy allows 400Mi to -
+          memory lower bound
+            0 -> 268.3Mi  50 % of the usage was at or below 268.3Mi
+            268.3Mi -> 308.5Mi  15 % safety margin
+            308.5Mi -> 307.9Mi  confidence 1.000 multiplies by 0.998
+            307.9Mi -> 307.9Mi  a container of this pod gets at least 250Mi
+            307.9Mi -> 400Mi  the policy allows 400Mi to -
+          memory upper bound
+            0 -> 268.3Mi  95 % of the usage was at or below 268.3Mi
+            268.3Mi -> 308.5Mi  15 % safety margin
+            308.5Mi -> 617.1Mi  confidence 1.000 multiplies by 2.000
+            617.1Mi -> 617.1Mi  a container of this pod gets at least 250Mi
+            617.1Mi -> 617.1Mi  the policy allows 400Mi to -"#]]
+    .assert_eq(&recommendation.explain().to_string());
     assert_eq!(container.uncapped_target.cpu, Some(590));
 }
 

@@ -12,7 +12,7 @@ use super::{
     spec::{LabelSelector, MetricForm, ObjectRef, SpecForm},
 };
 use crate::{
-    input::{InputError, check_range},
+    input::{InputError, check_range, maybe_moment},
     quantity::{Figure, Quantity},
 };
 
@@ -41,9 +41,9 @@ pub struct PodForm {
     pub name: String,
     #[serde(default)]
     pub phase: Phase,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_moment")]
     pub deletion_timestamp: Option<Timestamp>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_moment")]
     pub start_time: Option<Timestamp>,
     /// The Ready condition; a pod without one has never been ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub struct PodForm {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub metrics: BTreeMap<String, Figure>,
     /// When usage and metrics were sampled; now if left out.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_moment")]
     pub sampled_at: Option<Timestamp>,
     /// The time the sample covers.
     #[serde(default)]
@@ -92,7 +92,7 @@ pub struct ReadingForm {
     /// One value for an Object metric, any number for an External one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<Figure>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_moment")]
     pub timestamp: Option<Timestamp>,
     /// Why there is no value.
     #[serde(default, skip_serializing_if = "Option::is_none")]

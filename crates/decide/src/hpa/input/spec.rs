@@ -171,7 +171,9 @@ pub struct RulesForm {
 // === resolve ===
 
 impl SpecForm {
-    pub(super) fn resolve(&self, settings: Settings) -> Result<Spec, InputError> {
+    /// # Errors
+    /// If it contradicts itself.
+    pub fn resolve(&self, settings: Settings) -> Result<Spec, InputError> {
         let min = self.min_replicas.unwrap_or(1);
         check_range("minReplicas", min, 0..=i32::MAX)?;
         check_range("maxReplicas", self.max_replicas, min.max(1)..=i32::MAX)?;
