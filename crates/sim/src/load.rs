@@ -89,7 +89,9 @@ impl Load {
                 Shape::Noise { every: Seconds(0.0), .. } => {
                     Err(Error::field(at("every"), "expected more than 0 seconds"))
                 }
-                Shape::Trace { csv } => trace(csv).map(Part::Trace).map_err(|message| Error::field(at("csv"), message)),
+                Shape::Trace { csv } => {
+                    trace(csv).map(Part::Trace).map_err(|message| Error::field(at("csv"), message))
+                }
                 shape => Ok(Part::Shape(shape.clone())),
             }
         });
@@ -116,12 +118,26 @@ impl Load {
     fn shape_at(&self, idx: usize, shape: &Shape, t: f64) -> f64 {
         match *shape {
             Shape::Constant { value } => value,
-            Shape::Step { at, value } => if t >= at.0 { value } else { 0.0 },
+            Shape::Step { at, value } => {
+                if t >= at.0 {
+                    value
+                } else {
+                    0.0
+                }
+            }
             Shape::Spike { at, length, value } => {
-                if (at.0..at.0 + length.0).contains(&t) { value } else { 0.0 }
+                if (at.0..at.0 + length.0).contains(&t) {
+                    value
+                } else {
+                    0.0
+                }
             }
             Shape::Ramp { at, length, from, to } => {
-                let progress = if length.0 > 0.0 { ((t - at.0) / length.0).clamp(0.0, 1.0) } else { f64::from(t >= at.0) };
+                let progress = if length.0 > 0.0 {
+                    ((t - at.0) / length.0).clamp(0.0, 1.0)
+                } else {
+                    f64::from(t >= at.0)
+                };
                 from + (to - from) * progress
             }
             Shape::Wave { low, high, period, peak } => {
@@ -143,7 +159,9 @@ impl Load {
 impl Shape {
     fn numbers(&self) -> Vec<(&'static str, f64)> {
         match *self {
-            Shape::Constant { value } | Shape::Step { value, .. } | Shape::Spike { value, .. } => vec![("value", value)],
+            Shape::Constant { value } | Shape::Step { value, .. } | Shape::Spike { value, .. } => {
+                vec![("value", value)]
+            }
             Shape::Ramp { from, to, .. } => vec![("from", from), ("to", to)],
             Shape::Wave { low, high, .. } => vec![("low", low), ("high", high)],
             Shape::Noise { amplitude, .. } => vec![("amplitude", amplitude)],
@@ -160,13 +178,18 @@ fn trace(csv: &str) -> Result<Vec<(f64, f64)>, String> {
             continue;
         }
         let fields = line.split_once(',').map(|(time, value)| (time.trim(), value.trim()));
-        let row = fields.and_then(|(time, value)| Some((Seconds::parse(time)?.0, value.parse::<f64>().ok()?)));
+        let row =
+            fields.and_then(|(time, value)| Some((Seconds::parse(time)?.0, value.parse::<f64>().ok()?)));
         match row {
             Some((_, value)) if !value.is_finite() => {
                 return Err(format!("line {}: expected a finite value, found {value}", idx + 1));
             }
             Some(row) if rows.last().is_some_and(|last| row.0 < last.0) => {
-                return Err(format!("line {}: expected times in order, found {} after a later one", idx + 1, row.0));
+                return Err(format!(
+                    "line {}: expected times in order, found {} after a later one",
+                    idx + 1,
+                    row.0
+                ));
             }
             Some(row) => rows.push(row),
             // The first line may name the columns.
@@ -201,15 +224,33 @@ mod tests {
 
     #[test]
     fn shapes_add_up() {
-        assert_eq!(at("[{shape: constant, value: 5}, {shape: step, at: 1m, value: 3}]", &[0.0, 59.9, 60.0]), [5.0, 5.0, 8.0]);
-        assert_eq!(at("[{shape: spike, at: 10, length: 5s, value: 7}]", &[9.0, 10.0, 14.9, 15.0]), [0.0, 7.0, 7.0, 0.0]);
-        assert_eq!(at("[{shape: ramp, at: 10, length: 20, from: 2, to: 6}]", &[0.0, 20.0, 99.0]), [2.0, 4.0, 6.0]);
+        assert_eq!(
+            at("[{shape: constant, value: 5}, {shape: step, at: 1m, value: 3}]", &[0.0, 59.9, 60.0]),
+            [5.0, 5.0, 8.0]
+        );
+        assert_eq!(
+            at("[{shape: spike, at: 10, length: 5s, value: 7}]", &[9.0, 10.0, 14.9, 15.0]),
+            [0.0, 7.0, 7.0, 0.0]
+        );
+        assert_eq!(
+            at("[{shape: ramp, at: 10, length: 20, from: 2, to: 6}]", &[0.0, 20.0, 99.0]),
+            [2.0, 4.0, 6.0]
+        );
         assert_eq!(at("[{shape: ramp, at: 10, length: 0, to: 6}]", &[9.0, 10.0]), [0.0, 6.0]);
         // It starts at 6:00, a quarter of a day before the peak at noon.
-        assert_eq!(at("[{shape: wave, low: 10, high: 30, peak: 12h}]", &[0.0, 21_600.0, 64_800.0]), [20.0, 30.0, 10.0]);
-        assert_eq!(at("[{shape: trace, csv: \"time,load\\n0,4\\n1m,9\\n\"}]", &[0.0, 59.0, 60.0, 1e6]), [4.0, 4.0, 9.0, 9.0]);
+        assert_eq!(
+            at("[{shape: wave, low: 10, high: 30, peak: 12h}]", &[0.0, 21_600.0, 64_800.0]),
+            [20.0, 30.0, 10.0]
+        );
+        assert_eq!(
+            at("[{shape: trace, csv: \"time,load\\n0,4\\n1m,9\\n\"}]", &[0.0, 59.0, 60.0, 1e6]),
+            [4.0, 4.0, 9.0, 9.0]
+        );
         assert_eq!(at("[{shape: constant, value: -5}]", &[0.0]), [0.0]);
-        let noise = at("[{shape: constant, value: 50}, {shape: noise, amplitude: 10, every: 1}]", &[0.0, 1.0, 1.5, 2.0]);
+        let noise = at(
+            "[{shape: constant, value: 50}, {shape: noise, amplitude: 10, every: 1}]",
+            &[0.0, 1.0, 1.5, 2.0],
+        );
         assert!(noise.iter().all(|value| (40.0..=60.0).contains(value)) && noise[0] != noise[1]);
         assert!((noise[2] - (noise[1] + noise[3]) / 2.0).abs() < 0.01);
     }

@@ -47,7 +47,8 @@ impl Pipeline {
         let (load, served) = (self.arrived / span, self.served / span);
         let busy = if self.could_serve > 0.0 { (self.served / self.could_serve).min(1.0) } else { 0.0 };
         (self.arrived, self.served, self.could_serve, self.since) = (0.0, 0.0, 0.0, t);
-        let is_out = metrics.outages.iter().any(|outage| (outage.at.0..outage.at.0 + outage.length.0).contains(&t));
+        let is_out =
+            metrics.outages.iter().any(|outage| (outage.at.0..outage.at.0 + outage.length.0).contains(&t));
         if is_out || unit(seed, Stream::LostSample, index) < metrics.loss {
             return;
         }

@@ -187,7 +187,8 @@ impl Form {
             "step",
             "a longer step: the duration would take more than 10 million of them",
         )?;
-        let last = i64::try_from(jiff::SignedDuration::from_secs_f64(self.duration.0).as_secs()).unwrap_or(i64::MAX);
+        let last =
+            i64::try_from(jiff::SignedDuration::from_secs_f64(self.duration.0).as_secs()).unwrap_or(i64::MAX);
         ensure(
             self.start.checked_add(jiff::SignedDuration::from_secs(last)).is_ok(),
             "start",

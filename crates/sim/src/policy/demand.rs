@@ -36,10 +36,9 @@ impl Scaler {
             ("TimeoutSecondBeforeSetReplicasMin", "timeoutSecondBeforeSetReplicasMin"),
         ] {
             if let Some((key, text)) = find(annotation) {
-                let number: i64 = text
-                    .trim()
-                    .parse()
-                    .map_err(|_| Error::field(annotation_path(&key), format!("expected a number, found {text:?}")))?;
+                let number: i64 = text.trim().parse().map_err(|_| {
+                    Error::field(annotation_path(&key), format!("expected a number, found {text:?}"))
+                })?;
                 form[field] = json!(number);
             }
         }
@@ -59,7 +58,8 @@ impl Scaler {
             let path = format!("{}.Triggers[{idx}]", annotation_path("SlimFaas/Scale"));
             signals.push(signal(metrics, &[&trigger.metric_name, &trigger.query], &path)?);
         }
-        let name = manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("function").to_owned();
+        let name =
+            manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("function").to_owned();
         let input = demand::Input {
             now: jiff::Timestamp::UNIX_EPOCH,
             function,

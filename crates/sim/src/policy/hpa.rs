@@ -116,8 +116,12 @@ fn source(metric: &MetricForm, metrics: &Metrics) -> Result<Source, Error> {
     match metric {
         MetricForm { resource: Some(form), .. } => resource(&form.name, "resource.name"),
         MetricForm { container_resource: Some(form), .. } => resource(&form.name, "containerResource.name"),
-        MetricForm { pods: Some(form), .. } => named(&form.metric.name, "pods.metric.name").map(Source::PerPod),
-        MetricForm { object: Some(form), .. } => named(&form.metric.name, "object.metric.name").map(Source::Total),
+        MetricForm { pods: Some(form), .. } => {
+            named(&form.metric.name, "pods.metric.name").map(Source::PerPod)
+        }
+        MetricForm { object: Some(form), .. } => {
+            named(&form.metric.name, "object.metric.name").map(Source::Total)
+        }
         MetricForm { external: Some(form), .. } => {
             named(&form.metric.name, "external.metric.name").map(Source::Total)
         }
@@ -132,9 +136,14 @@ impl Source {
         };
         let at = Some(view.moment(sample.at));
         let pods = view.world.pods();
-        let per_pod = |value: &dyn Fn(&crate::world::Pod) -> Option<f64>, request: fn(&crate::world::Pod) -> u64| {
+        let per_pod = |value: &dyn Fn(&crate::world::Pod) -> Option<f64>,
+                       request: fn(&crate::world::Pod) -> u64| {
             let samples = pods.iter().map(|pod| {
-                value(pod).map(|value| Sample { value: value as i64, at, window_seconds: SAMPLE_WINDOW_SECONDS })
+                value(pod).map(|value| Sample {
+                    value: value as i64,
+                    at,
+                    window_seconds: SAMPLE_WINDOW_SECONDS,
+                })
             });
             let requests = pods.iter().map(|pod| i64::try_from(request(pod)).unwrap_or(i64::MAX));
             Answer::Pods { samples: samples.collect(), requests: Requests::Known(requests.collect()) }

@@ -1,9 +1,9 @@
 use decide::{
     hpa::input::{MetricForm, SpecForm},
     hvpa::{
-        self, Axis, ChangeParams, ContainerRecommendation, ContainerSize, Horizontal, HorizontalRecommendation,
-        Interval, MaintenanceWindow, Memory, Mode, Observed, Ratio, ScaleParams, ScaleType, Spec, UpdateMode, Vertical,
-        VerticalRecommendation,
+        self, Axis, ChangeParams, ContainerRecommendation, ContainerSize, Horizontal,
+        HorizontalRecommendation, Interval, MaintenanceWindow, Memory, Mode, Observed, Ratio, ScaleParams,
+        ScaleType, Spec, UpdateMode, Vertical, VerticalRecommendation,
     },
     recommender::{
         self, ContainerPolicy, Sample,
@@ -177,8 +177,8 @@ impl Scaler {
             metrics: form.hpa.template.spec.metrics.clone(),
             ..SpecForm::default()
         };
-        let horizontal =
-            hpa::Scaler::from_spec(hpa_spec, metrics).map_err(|error| error.under("spec.hpa.template.spec"))?;
+        let horizontal = hpa::Scaler::from_spec(hpa_spec, metrics)
+            .map_err(|error| error.under("spec.hpa.template.spec"))?;
         let (min_replicas, max_replicas) = horizontal.bounds();
         let container_policies = form.vpa.template.spec.resource_policy.container_policies.clone();
         let spec = Spec {
@@ -221,7 +221,8 @@ impl Scaler {
         let advice = self.horizontal.decision(view);
         let horizontal = HorizontalRecommendation {
             desired: advice.desired,
-            active: !matches!(advice.reason.code, "InvalidMetrics" | "InvalidMetric") && view.sample.is_some(),
+            active: !matches!(advice.reason.code, "InvalidMetrics" | "InvalidMetric")
+                && view.sample.is_some(),
             limited: false,
             sampled_at: view.sample.map(|sample| view.moment(sample.at)),
         };
@@ -242,10 +243,14 @@ impl Scaler {
         // The horizontal side is told what became of its advice, or its own windows would argue with a count that
         // was never applied.
         self.horizontal.remember(advice.memory);
-        let requests = decision.desired.containers.first().map(|container| container.requests).unwrap_or_default();
+        let requests =
+            decision.desired.containers.first().map(|container| container.requests).unwrap_or_default();
         Outcome {
             replicas: decision.desired.replicas,
-            size: Some(Size { cpu: requests.cpu.unwrap_or(size.cpu), memory: requests.memory.unwrap_or(size.memory) }),
+            size: Some(Size {
+                cpu: requests.cpu.unwrap_or(size.cpu),
+                memory: requests.memory.unwrap_or(size.memory),
+            }),
             code: decision.reason.code,
             words: Box::new(decision),
         }
