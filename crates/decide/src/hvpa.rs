@@ -221,13 +221,14 @@ pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, memory: &Memory)
     let (pick, suppressed_since) = gates.suppress(pick);
     let chosen = modes::apply(spec, observed, &horizontal, &vertical, &pick, &current);
     let held = gates.hold(&pick, chosen.containers != current.containers);
-    chain.push(Rule::Choice { verdict: pick.verdict, plan: chosen });
     let mut next_check = suppressed_since.1;
+    let mut allowed = chosen;
     for hold in held.holds {
         next_check = sooner(next_check, hold.until);
-        let allowed = modes::without(chain.value(), &current, &hold, &vertical);
-        chain.push(Rule::Hold { hold, plan: allowed });
+        allowed = modes::without(&allowed, &current, &hold, &vertical);
+        chain.push(Rule::Hold { hold });
     }
+    chain.push(Rule::Choice { verdict: pick.verdict, plan: allowed });
     if let Some(containers) = out_of_memory(now, spec, observed, &vertical, &pick, chain.value(), &memory) {
         chain.push(Rule::OutOfMemory { containers });
     }

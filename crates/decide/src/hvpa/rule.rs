@@ -6,7 +6,7 @@ use super::{
     Axis, ContainerSize, Plan, Unusable, Verdict,
     gates::{Hold, Why},
 };
-use crate::decision::Role;
+use crate::decision::{Role, Weight};
 
 /// One rule of the decision, with its input.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -29,13 +29,13 @@ pub enum Rule {
         axis: Axis,
         why: Unusable,
     },
-    /// What the mode makes of both.
-    Choice {
-        verdict: Verdict,
-        plan: Plan,
-    },
+    /// Something that the mode would choose and that has to wait.
     Hold {
         hold: Hold,
+    },
+    /// What the mode makes of both, without what has to wait.
+    Choice {
+        verdict: Verdict,
         plan: Plan,
     },
     OutOfMemory {
@@ -66,16 +66,23 @@ impl crate::decision::Rule for Rule {
         }
     }
 
+    fn weight(&self, _before: &Plan, _after: &Plan) -> Weight {
+        match self {
+            Rule::Hold { .. } => Weight::Holds,
+            _ => Weight::Plain,
+        }
+    }
+
     fn apply(&self, before: &Plan) -> Plan {
         let with_replicas = |replicas: i32| Plan { replicas, ..before.clone() };
         let with_containers =
             |containers: &[ContainerSize]| Plan { containers: containers.to_vec(), ..before.clone() };
         match self {
-            Rule::Paused | Rule::Unusable { .. } => before.clone(),
+            Rule::Paused | Rule::Unusable { .. } | Rule::Hold { .. } => before.clone(),
             Rule::Bounds { min, max } => with_replicas(before.replicas.max(*min).min(*max)),
             Rule::Horizontal { clamped, .. } => with_replicas(*clamped),
             Rule::Vertical { containers } | Rule::OutOfMemory { containers } => with_containers(containers),
-            Rule::Choice { plan, .. } | Rule::Hold { plan, .. } => plan.clone(),
+            Rule::Choice { plan, .. } => plan.clone(),
         }
     }
 
@@ -88,7 +95,7 @@ impl crate::decision::Rule for Rule {
             Rule::Unusable { axis: Axis::Horizontal, .. } => "HorizontalUnusable",
             Rule::Unusable { axis: Axis::Vertical, .. } => "VerticalUnusable",
             Rule::Choice { verdict, .. } => verdict.code(),
-            Rule::Hold { hold, .. } => match hold.why {
+            Rule::Hold { hold } => match hold.why {
                 Why::Consumed => "RecommendationConsumed",
                 Why::RollingUpdate => "RollingUpdate",
                 Why::MaintenanceWindow => "MaintenanceWindow",
@@ -116,7 +123,7 @@ impl crate::decision::Rule for Rule {
             Rule::Vertical { .. } => out.write_str("the vertical side wants other sizes"),
             Rule::Unusable { axis, why } => write!(out, "the {} recommendation {}", axis.word(), why.words()),
             Rule::Choice { verdict, .. } => verdict.words(out),
-            Rule::Hold { hold, .. } => hold.words(out),
+            Rule::Hold { hold } => hold.words(out),
             Rule::OutOfMemory { .. } => out
                 .write_str("a container was killed for memory: it gets more now, whatever else has to wait"),
         }

@@ -12,14 +12,13 @@ use serde_json::Value;
 use super::{Outcome, View, part, signal};
 use crate::{Error, Signal, scenario::Metrics};
 
-/// What kube-controller-manager calls the window of a sample when the metrics API names none.
-const SAMPLE_WINDOW_SECONDS: i64 = 60;
-
 #[derive(Clone, Debug)]
 pub struct Scaler {
     spec: Spec,
     /// What each metric of the spec reads.
     sources: Vec<Source>,
+    /// The time that a sample averages over: from one measurement to the next.
+    window_seconds: i64,
     memory: Memory,
 }
 
@@ -59,7 +58,8 @@ impl Scaler {
             }
             error
         })?;
-        Ok(Scaler { spec, sources, memory: Memory::default() })
+        let window_seconds = metrics.interval.0.ceil() as i64;
+        Ok(Scaler { spec, sources, window_seconds, memory: Memory::default() })
     }
 
     pub fn bounds(&self) -> (i32, i32) {
@@ -101,7 +101,7 @@ impl Scaler {
             // At zero only a scaler that went there itself comes back; in a simulation nobody else does.
             scaled_to_zero: current == 0,
             pods: pods.collect(),
-            answers: self.sources.iter().map(|source| source.answer(view)).collect(),
+            answers: self.sources.iter().map(|source| source.answer(view, self.window_seconds)).collect(),
         }
     }
 }
@@ -130,7 +130,7 @@ fn source(metric: &MetricForm, metrics: &Metrics) -> Result<Source, Error> {
 }
 
 impl Source {
-    fn answer(self, view: &View<'_>) -> Answer {
+    fn answer(self, view: &View<'_>, window_seconds: i64) -> Answer {
         let Some(sample) = view.sample else {
             return Answer::Failed(Arc::from("no sample has come through yet"));
         };
@@ -138,13 +138,9 @@ impl Source {
         let pods = view.world.pods();
         let per_pod = |value: &dyn Fn(&crate::world::Pod) -> Option<f64>,
                        request: fn(&crate::world::Pod) -> u64| {
-            let samples = pods.iter().map(|pod| {
-                value(pod).map(|value| Sample {
-                    value: value as i64,
-                    at,
-                    window_seconds: SAMPLE_WINDOW_SECONDS,
-                })
-            });
+            let samples = pods
+                .iter()
+                .map(|pod| value(pod).map(|value| Sample { value: value as i64, at, window_seconds }));
             let requests = pods.iter().map(|pod| i64::try_from(request(pod)).unwrap_or(i64::MAX));
             Answer::Pods { samples: samples.collect(), requests: Requests::Known(requests.collect()) }
         };

@@ -221,8 +221,7 @@ impl Scaler {
         let advice = self.horizontal.decision(view);
         let horizontal = HorizontalRecommendation {
             desired: advice.desired,
-            active: !matches!(advice.reason.code, "InvalidMetrics" | "InvalidMetric")
-                && view.sample.is_some(),
+            active: !matches!(advice.reason.code, "NoValidMetric" | "InvalidMetricBlocksScaleDown"),
             limited: false,
             sampled_at: view.sample.map(|sample| view.moment(sample.at)),
         };

@@ -56,7 +56,7 @@ impl Scaler {
     pub fn decide(&mut self, view: &View<'_>) -> Outcome {
         let ready = i32::try_from(view.world.n_ready(view.t)).unwrap_or(i32::MAX);
         let partition = Partition {
-            name: "0".into(),
+            name: "partition 0".into(),
             pending: view.sample.map(|sample| sample.backlog.round() as i64),
             ack_pending: 0,
             rate: view.sample.map(|sample| sample.served),
