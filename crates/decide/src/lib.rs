@@ -18,6 +18,8 @@ pub mod hvpa;
 pub mod input;
 pub mod number;
 pub mod policy;
+#[cfg(test)]
+mod properties;
 pub mod quantity;
 pub mod recommender;
 pub mod rollout;
