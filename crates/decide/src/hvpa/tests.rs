@@ -404,7 +404,7 @@ fn ratio() {
         &wide(&half, min_change),
         &["R=2 H=2 q=500 t=1000", "R=2 H=2 q=500 t=1100", "R=2 H=2 q=500 t=1000 lo=600 hi=1500"],
         &expect![[r#"
-            R=2 H=2 q=500 t=1000               => 2 x app(cpu 500m) Weighted
+            R=2 H=2 q=500 t=1000               => 2 x app(cpu 500m) MinChange
             R=2 H=2 q=500 t=1100               => 2 x app(cpu 800m) Weighted
             R=2 H=2 q=500 t=1000 lo=600 hi=1500 => 2 x app(cpu 750m) Weighted
         "#]],
