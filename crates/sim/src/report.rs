@@ -77,9 +77,9 @@ pub struct Change {
     pub at: Seconds,
     pub from: i32,
     pub to: i32,
-    /// The new CPU request in thousandths, if pods were resized.
+    /// The new requests, if pods were resized.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<u64>,
+    pub size: Option<String>,
     pub load: f64,
     pub ready: usize,
     pub code: &'static str,

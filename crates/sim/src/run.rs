@@ -78,7 +78,7 @@ fn run_policy(scenario: &Scenario, policy: &Policy) -> Run {
                     at: crate::Seconds(t),
                     from: replicas,
                     to: wanted,
-                    cpu: resized.then_some(size.cpu),
+                    size: resized.then(|| size.change_from(world.size())),
                     load,
                     ready: world.n_ready(t),
                     code: outcome.code,

@@ -136,7 +136,10 @@ impl Scenario {
     /// # Errors
     /// If the text is not a scenario, a number makes no sense, or a manifest is not understood.
     pub fn from_yaml(text: &str) -> Result<Scenario, Error> {
-        let form: Form = serde_saphyr::from_str(text).map_err(|error| Error::Yaml(error.to_string()))?;
+        let form: Form = serde_saphyr::from_str(text).map_err(|error| {
+            let message = error.to_string();
+            Error::Yaml(message.strip_prefix("error: ").unwrap_or(&message).to_owned())
+        })?;
         form.check()?;
         let load = Load::new(&form.load, form.seed, form.start)?;
         let mut policies = Vec::with_capacity(form.policies.len());
@@ -163,6 +166,12 @@ impl Scenario {
     /// The JSON Schema of a scenario file.
     pub fn schema() -> schemars::Schema {
         schemars::schema_for!(Form)
+    }
+
+    /// Only the first `n` policies.
+    pub fn with_policies(mut self, n: usize) -> Scenario {
+        self.policies.truncate(n);
+        self
     }
 
     /// The same story with other luck.
@@ -269,4 +278,97 @@ fn one_second() -> Seconds {
 
 fn one() -> usize {
     1
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    const HPA: &str = "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {maxReplicas: 3}}";
+
+    fn error(top: &str, manifest: &str) -> String {
+        let yaml = format!("name: x\n{top}\npolicies: [{{name: a, manifest: {manifest}}}]\n");
+        match Scenario::from_yaml(&yaml) {
+            Ok(_) => format!("accepted: {yaml}"),
+            // Without the excerpt, which shows what the test already says.
+            Err(error) => error.to_string().lines().next().unwrap_or_default().to_owned(),
+        }
+    }
+
+    #[test]
+    fn bad_scenarios_name_the_field() {
+        let fine = "duration: 1h\nload: [{shape: constant, value: 1}]";
+        let with = |more: &str| error(&format!("{fine}\n{more}"), HPA);
+        let errors = [
+            error("duration: soon\nload: []", HPA),
+            error("duration: 1h\nload: []", HPA),
+            error("duration: 1h\nload: [{shape: hill, value: 1}]", HPA),
+            error("duration: 1h\nload: [{shape: constant, value: .nan}]", HPA),
+            error("duration: 1h\nload: [{shape: wave, low: 1, high: 2, period: 0}]", HPA),
+            error("duration: 1h\nload: [{shape: trace, csv: \"a,b\\n1,x\"}]", HPA),
+            with("tick: 0"),
+            error("duration: 5000h\nload: [{shape: constant, value: 1}]", HPA),
+            with("metrics: {loss: 2}"),
+            with("pods: {capacity: 0}"),
+            with("podz: {}"),
+            error(fine, "{apiVersion: v1, kind: Pod}"),
+            error(
+                fine,
+                "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {minReplicas: 3, maxReplicas: 1}}",
+            ),
+            error(
+                fine,
+                "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {maxReplicas: 3, metrics: [{type: External, external: {metric: {name: depth}, target: {type: Value, value: 5}}}]}}",
+            ),
+            error(
+                fine,
+                "{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {SlimFaas/ReplicasMin: many}}}",
+            ),
+            error(
+                fine,
+                "{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {SlimFaas/Scale: '{\"ReplicaMax\": \"x\"}'}}}",
+            ),
+            error(
+                fine,
+                "{apiVersion: numaflow.numaproj.io/v1alpha1, kind: Vertex, spec: {scale: {min: 4, max: 2}, sink: {}}}",
+            ),
+            error(
+                fine,
+                "{apiVersion: autoscaling.k8s.io/v1alpha1, kind: Hvpa, spec: {hpa: {template: {spec: {maxReplicas: 3}}}}}",
+            ),
+        ];
+        expect![[r#"
+            the scenario cannot be read: error: line 2 column 1: invalid value: string "soon", expected a length of time such as 90s, 5m, 1h30m or a number of seconds, 0 or more
+            load: expected at least one shape
+            the scenario cannot be read: error: line 3 column 9: unknown variant `hill`, expected one of constant, step, spike, ramp, wave, noise, trace
+            the scenario cannot be read: error: line 3 column 33: non-finite float `.nan` rejected by the configured policy
+            load[0].period: expected more than 0 seconds
+            load[0].csv: line 2: expected "time,value", found "1,x"
+            tick: expected no less than step
+            the scenario cannot be read: error: line 6 column 1: duplicate mapping key: duration, set DuplicateKeyPolicy in Options if acceptable
+            accepted: name: x
+            duration: 1h
+            load: [{shape: constant, value: 1}]
+            step: 0.001
+            policies: [{name: a, manifest: {apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, spec: {maxReplicas: 3}}}]
+
+            metrics.loss: expected a share from 0 to 1
+            pods.capacity: expected what a pod serves a second, more than 0
+            the scenario cannot be read: error: line 4 column 1: unknown field `podz`, expected one of name, description, seed, start, duration, tick, step, load, pods, metrics, policies
+            policies[0].manifest.kind: expected an autoscaling/v2 HorizontalPodAutoscaler, an apps/v1 Deployment or StatefulSet, a numaflow.numaproj.io/v1alpha1 Vertex or MonoVertex, or an autoscaling.k8s.io/v1alpha1 Hvpa, found "v1" "Pod"
+            policies[0].manifest.spec.maxReplicas: expected a number from 3 to 2147483647, found 1
+            policies[0].manifest.spec.metrics[0].external.metric.name: nothing is known of "depth"; say under metrics.signals whether it stands for load, served or backlog
+            policies[0].manifest.annotations[SlimFaas/ReplicasMin]: expected a number, found "many"
+            policies[0].manifest.annotations[SlimFaas/Scale].ReplicaMax: invalid type: string "x", expected i32
+            policies[0].manifest.spec.scale.max: expected a number from 4 to 2147483647, found 2
+            policies[0].manifest.spec: expected mode, ratioBasedScalingSpec or weightBasedScalingIntervals"#]].assert_eq(&errors.join("\n"));
+    }
+
+    #[test]
+    fn the_schema_is_closed() {
+        let schema = Scenario::schema().to_value();
+        assert_eq!(schema["additionalProperties"], serde_json::json!(false));
+    }
 }

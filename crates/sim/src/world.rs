@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use decide::recommender::amount::Resource;
+
 use crate::{
     random::{Stream, unit},
     scenario::Pods,
@@ -194,11 +196,102 @@ impl World {
     }
 }
 
+impl Size {
+    /// What differs, for a person.
+    pub fn change_from(self, before: Size) -> String {
+        let cpu = (self.cpu != before.cpu).then(|| Resource::Cpu.words(self.cpu));
+        let memory = (self.memory != before.memory).then(|| Resource::Memory.words(self.memory));
+        cpu.into_iter().chain(memory).collect::<Vec<_>>().join(" ")
+    }
+}
+
 impl Pod {
     /// More cores serve more.
     pub fn capacity(&self, model: &Pods) -> f64 {
         let base = model.size().cpu;
         let share = if base == 0 { 1.0 } else { self.size.cpu as f64 / base as f64 };
         model.capacity * share
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Seconds;
+
+    fn model(start_up: f64, capacity: f64, patience: Option<f64>) -> Pods {
+        Pods {
+            start_up: Seconds(start_up),
+            capacity,
+            patience: patience.map(Seconds),
+            initial: 0,
+            ..Pods::default()
+        }
+    }
+
+    #[test]
+    fn pods_start_serve_and_leave() {
+        let pods = model(10.0, 5.0, Some(20.0));
+        let mut world = World::new(&pods, 0);
+        world.scale(&pods, 0, 0.0, 2);
+        assert_eq!(
+            world.step(&pods, 0.0, 1.0, 8.0),
+            Step { arrived: 8.0, served: 0.0, missed: 0.0, capacity: 0.0 }
+        );
+        // Both are ready after 10 s and serve what waited first.
+        assert_eq!(
+            world.step(&pods, 10.0, 1.0, 8.0),
+            Step { arrived: 8.0, served: 10.0, missed: 0.0, capacity: 10.0 }
+        );
+        assert_eq!(world.backlog(), 6.0);
+        assert_eq!(world.crash(&pods, 11.0, 1), 1);
+        world.scale(&pods, 0, 11.0, 1);
+        assert_eq!((world.pods().len(), world.n_ready(11.0)), (1, 1), "the one that is not ready goes first");
+        world.scale(&pods, 0, 12.0, 0);
+        // What came at 10 s gives up 20 s later.
+        assert_eq!(world.step(&pods, 30.0, 1.0, 0.0).missed, 6.0);
+    }
+
+    #[test]
+    fn a_rollout_keeps_its_capacity() {
+        let pods = model(10.0, 5.0, None);
+        let mut world = World::new(&Pods { initial: 4, ..pods.clone() }, 0);
+        let bigger = Size { cpu: pods.size().cpu * 2, ..pods.size() };
+        world.resize(bigger);
+        let mut seconds = 0;
+        while world.is_rolling() {
+            world.roll(&pods, 0, f64::from(seconds), 4);
+            assert!(world.n_ready(f64::from(seconds)) >= 4 && world.pods().len() <= 5);
+            seconds += 1;
+            assert!(seconds < 1000, "the rollout never ends");
+        }
+        assert_eq!(world.pods().len(), 4);
+        assert_eq!(world.capacity(&pods, f64::from(seconds)), 40.0, "twice the cores serve twice as much");
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_is_served_that_did_not_come(
+            loads in prop::collection::vec(0.0..1000.0f64, 1..80),
+            scales in prop::collection::vec(0..12usize, 1..20),
+            patience in prop::option::of(0.0..30.0f64),
+            start_up in 0.0..20.0f64,
+        ) {
+            let pods = model(start_up, 50.0, patience);
+            let mut world = World::new(&pods, 9);
+            let (mut arrived, mut served, mut missed) = (0.0, 0.0, 0.0);
+            for (idx, load) in loads.iter().enumerate() {
+                let t = idx as f64;
+                world.scale(&pods, 9, t, scales[idx % scales.len()]);
+                let step = world.step(&pods, t, 1.0, *load);
+                prop_assert!(step.served <= step.capacity + 1e-6 && step.missed >= 0.0);
+                arrived += step.arrived;
+                served += step.served;
+                missed += step.missed;
+                prop_assert!((arrived - served - missed - world.backlog()).abs() < 1e-6 * (1.0 + arrived));
+            }
+        }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write as _;
 
-use decide::recommender::amount::Resource;
-
 use super::{Change, Report, Run, Summary};
 
 /// A figure by which policies are compared.
@@ -138,9 +136,9 @@ pub(super) fn moved(change: &Change) -> String {
         true => change.from.to_string(),
         false => format!("{} -> {}", change.from, change.to),
     };
-    match change.cpu {
+    match &change.size {
         None => replicas,
-        Some(cpu) => format!("{replicas} x {}", Resource::Cpu.words(cpu)),
+        Some(size) => format!("{replicas} x {size}"),
     }
 }
 
