@@ -127,7 +127,7 @@ impl Report {
 
     /// A chart that needs nothing but a viewer; decisions tell their reason on hover.
     pub fn svg(&self) -> String {
-        chart::svg(self)
+        chart::svg(self, chart::Place::Alone)
     }
 
     /// A page that needs nothing but a browser.

@@ -31,7 +31,7 @@ fn run_policy(scenario: &Scenario, policy: &Policy) -> Run {
         .outages
         .iter()
         .filter(|outage| outage.at.0 < scenario.duration.0)
-        .map(|outage| Happening { at: outage.at, what: format!("no metrics for {}", outage.length) })
+        .map(|outage| Happening { at: outage.at, what: format!("no metrics for {}", outage.length.words()) })
         .collect();
     let mut changes = Vec::new();
     let mut replicas = i32::try_from(pods.initial).unwrap_or(i32::MAX).min(MAX_PODS);

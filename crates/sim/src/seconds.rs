@@ -18,6 +18,17 @@ impl Seconds {
     }
 }
 
+impl Seconds {
+    /// As it is written in a scenario: `24h`, `40m`, `1h 30m`.
+    pub fn words(self) -> String {
+        let total = self.0.round() as u64;
+        let parts = [(total / 3600, "h"), (total / 60 % 60, "m"), (total % 60, "s")];
+        let parts: Vec<String> =
+            parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
+        if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
+    }
+}
+
 /// `1:02:03`, or `02:03` below an hour.
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -11,7 +11,8 @@ use crate::Seconds;
 const WIDTH: f64 = 960.0;
 const LEFT: f64 = 62.0;
 const RIGHT: f64 = 18.0;
-const HEAD: f64 = 58.0;
+const TITLE_HEAD: f64 = 34.0;
+const LEGEND_HEAD: f64 = 26.0;
 const LOAD_HEIGHT: f64 = 170.0;
 const REPLICA_HEIGHT: f64 = 120.0;
 const GAP: f64 = 26.0;
@@ -39,16 +40,31 @@ const STYLE: &str = "\
 .chart .change:focus{outline:none}\
 ";
 
-pub(super) fn svg(report: &Report) -> String {
+/// As a file of its own the chart carries its title; in a page the page does.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Place {
+    Alone,
+    InPage,
+}
+
+pub(super) fn svg(report: &Report, place: Place) -> String {
+    let head = if place == Place::Alone { TITLE_HEAD } else { 0.0 } + LEGEND_HEAD;
     let run_height = RUN_HEAD + LOAD_HEIGHT + GAP + REPLICA_HEIGHT + RUN_FOOT;
-    let height = HEAD + run_height * report.runs.len() as f64;
+    let height = head + run_height * report.runs.len() as f64;
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_svg(report, height, run_height, &mut out);
+    let _ = write_svg(report, place, head, height, run_height, &mut out);
     out
 }
 
-fn write_svg(report: &Report, height: f64, run_height: f64, out: &mut String) -> std::fmt::Result {
+fn write_svg(
+    report: &Report,
+    place: Place,
+    head: f64,
+    height: f64,
+    run_height: f64,
+    out: &mut String,
+) -> std::fmt::Result {
     let label = escape(&format!("{}: load, capacity and replicas over {}", report.scenario, report.duration));
     writeln!(
         out,
@@ -56,22 +72,25 @@ fn write_svg(report: &Report, height: f64, run_height: f64, out: &mut String) ->
     )?;
     writeln!(out, "<style>{STYLE}</style>")?;
     writeln!(out, r#"<rect class="ground" width="{WIDTH}" height="{height}"/>"#)?;
-    writeln!(out, r#"<text class="title" x="{LEFT}" y="26">{}</text>"#, escape(&report.scenario))?;
-    write_legend(out)?;
+    if place == Place::Alone {
+        writeln!(out, r#"<text class="title" x="{LEFT}" y="26">{}</text>"#, escape(&report.scenario))?;
+    }
+    write_legend(head - 11.0, out)?;
     // The same scales for all policies, or the eye would compare the wrong things.
     let points = || report.runs.iter().flat_map(|run| &run.points);
     let load_top = points().map(|point| point.load.max(point.capacity)).fold(1.0, f64::max);
     let replica_top = points().map(|point| point.desired.max(point.ready as i32)).fold(1, i32::max);
     for (idx, run) in report.runs.iter().enumerate() {
-        let top = HEAD + run_height * idx as f64;
+        let top = head + run_height * idx as f64;
         write_run(report.duration, run, top, Axis::new(load_top), Axis::whole(replica_top), out)?;
     }
     out.push_str("</svg>\n");
     Ok(())
 }
 
-fn write_legend(out: &mut String) -> std::fmt::Result {
+fn write_legend(base: f64, out: &mut String) -> std::fmt::Result {
     let mut x = LEFT;
+    let (top, middle) = (base - 9.0, base - 4.0);
     for (class, name, is_area) in [
         ("load", "load", true),
         ("capacity", "capacity", false),
@@ -79,13 +98,14 @@ fn write_legend(out: &mut String) -> std::fmt::Result {
         ("desired", "desired", false),
     ] {
         match is_area {
-            true => writeln!(out, r#"<rect class="{class}" x="{x}" y="38" width="14" height="10"/>"#)?,
-            false => writeln!(out, r#"<path class="{class}" d="M{x} 43h14"/>"#)?,
+            true => writeln!(out, r#"<rect class="{class}" x="{x}" y="{top}" width="14" height="10"/>"#)?,
+            false => writeln!(out, r#"<path class="{class}" d="M{x} {middle}h14"/>"#)?,
         }
-        writeln!(out, r#"<text x="{}" y="47">{name}</text>"#, x + 19.0)?;
+        writeln!(out, r#"<text x="{}" y="{base}">{name}</text>"#, x + 19.0)?;
         x += 44.0 + 7.0 * name.len() as f64;
     }
-    writeln!(out, r#"<text x="{x}" y="47">o decision: hover for its reason</text>"#)
+    writeln!(out, r#"<g class="change"><circle cx="{}" cy="{middle}" r="3.4"/></g>"#, x + 5.0)?;
+    writeln!(out, r#"<text x="{}" y="{base}">decision (hover for its reason)</text>"#, x + 14.0)
 }
 
 fn write_run(
@@ -133,7 +153,7 @@ fn write_run(
         let at = x(happening.at.0);
         writeln!(out, r#"<path class="event" d="M{at:.1} {}V{replica_bottom}"/>"#, top + RUN_HEAD)?;
         let (anchor, at) = if at > WIDTH * 0.8 { ("end", at - 4.0) } else { ("start", at + 4.0) };
-        let y = top + RUN_HEAD + 12.0;
+        let y = load_bottom + 17.0;
         let what = escape(&happening.what);
         writeln!(
             out,

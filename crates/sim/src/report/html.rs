@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Report, Run,
-    chart::{self, escape},
+    chart::{self, Place, escape},
     text::{ROWS, moved, number},
 };
 
@@ -25,7 +25,7 @@ details summary{cursor:pointer}pre{margin:6px 0 4px;white-space:pre-wrap;font:12
 /// Titles become tips that appear at once and follow the keyboard too; without scripts the browser's own tips remain.
 const SCRIPT: &str = "\
 const tip=document.getElementById('tip');\
-for(const g of document.querySelectorAll('.change')){\
+for(const g of document.querySelectorAll('.change[tabindex]')){\
 const title=g.querySelector('title');const text=title.textContent;title.remove();g.setAttribute('aria-label',text);\
 const show=()=>{tip.textContent=text;const r=g.getBoundingClientRect();tip.classList.add('on');\
 const w=tip.offsetWidth,h=tip.offsetHeight;\
@@ -52,8 +52,8 @@ fn write_page(report: &Report, out: &mut String) -> std::fmt::Result {
     if !report.description.is_empty() {
         writeln!(out, "<p>{}</p>", escape(&report.description))?;
     }
-    writeln!(out, "<p>{} from {}</p>", report.duration, report.start)?;
-    writeln!(out, "<figure>\n{}</figure>", chart::svg(report))?;
+    writeln!(out, "<p>{} from {}</p>", report.duration.words(), report.start)?;
+    writeln!(out, "<figure>\n{}</figure>", chart::svg(report, Place::InPage))?;
     write_comparison(report, out)?;
     for run in &report.runs {
         write_decisions(run, out)?;

@@ -72,7 +72,7 @@ fn write_timeline(report: &Report, out: &mut String) -> std::fmt::Result {
     if !report.description.is_empty() {
         writeln!(out, "{}", report.description)?;
     }
-    writeln!(out, "{} from {}", report.duration, report.start)?;
+    writeln!(out, "{} from {}", report.duration.words(), report.start)?;
     for run in &report.runs {
         writeln!(out, "\n{} ({})", run.policy, run.kind)?;
         write_run(run, out)?;
