@@ -16,6 +16,9 @@ use crate::{
 /// A run may take this many steps and no more: a mistyped duration should be an answer, not a wait.
 const MAX_STEPS: f64 = 10_000_000.0;
 
+/// Thirty years.
+const MAX_DURATION: f64 = 30.0 * 365.25 * 86_400.0;
+
 /// A scenario that was read and checked.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -196,6 +199,7 @@ impl Form {
             "step",
             "a longer step: the duration would take more than 10 million of them",
         )?;
+        ensure(self.duration.0 <= MAX_DURATION, "duration", "30 years or less")?;
         let length = jiff::SignedDuration::from_secs_f64(self.duration.0);
         ensure(self.start.checked_add(length).is_ok(), "start", "a time that leaves room for the duration")?;
         ensure(self.metrics.interval.0 > 0.0, "metrics.interval", "more than 0 seconds")?;
@@ -305,6 +309,7 @@ mod tests {
             error("duration: 1h\nload: [{shape: trace, csv: \"a,b\\n1,x\"}]", HPA),
             with("tick: 0"),
             error("duration: 5000h\nload: [{shape: constant, value: 1}]", HPA),
+            error("duration: 1e300\nstep: 1e299\ntick: 1e299\nload: [{shape: constant, value: 1}]", HPA),
             with("metrics: {loss: 2}"),
             with("pods: {capacity: 0}"),
             with("podz: {}"),
@@ -343,6 +348,7 @@ mod tests {
             load[0].csv: line 2: expected "time,value", found "1,x"
             tick: expected no less than step
             step: expected a longer step: the duration would take more than 10 million of them
+            duration: expected 30 years or less
             metrics.loss: expected a share from 0 to 1
             pods.capacity: expected what a pod serves a second, more than 0
             the scenario cannot be read: line 4 column 1: unknown field `podz`, expected one of name, description, seed, start, duration, tick, step, load, pods, metrics, policies

@@ -1,5 +1,8 @@
 //! Every scenario that is shipped, run to its end. `BLESS=1` writes what came out as what is expected.
 
+// Helpers of a test may fail as loudly as the test itself.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
 use std::{fs, path::Path};
 
 use sim::{Report, Scenario, run};
