@@ -714,6 +714,51 @@ fn bad_specs_name_the_field() {
     .assert_eq(&all.join("\n"));
 }
 
+#[test]
+fn by_name() {
+    let input = json!({
+        "now": "2027-01-15T08:00:00Z",
+        "spec": {"mode": {"type": "VpaBiased", "maxSuppressionSeconds": 60}, "maxReplicas": 5},
+        "observed": {
+            "replicas": 2,
+            "containers": [{"name": "app", "requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"cpu": "1"}}],
+            "horizontal": {"desired": 4, "sampledAt": "2027-01-15T07:59:50Z"},
+            "vertical": {"containers": [{"containerName": "app", "target": {"cpu": "800m", "memory": "100Mi"}}]},
+            "rolloutInProgress": true,
+        },
+    });
+    let decide = |input: &Value| crate::policy::decide("hvpa", &input.to_string());
+    let outcome = decide(&input).unwrap();
+    expect![[r#"
+        2 x app(cpu 500m, memory 256Mi up to cpu 1) stays  RollingUpdate: the sizes wait: a rollout is in progress
+          horizontal  2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 4 x app(cpu 500m, memory 256Mi up to cpu 1)  the horizontal side wants 4
+          vertical    2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 800m, memory 100Mi up to cpu 1)  the vertical side wants other sizes
+          hold        2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 500m, memory 256Mi up to cpu 1)  the sizes wait: a rollout is in progress
+          choice      2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 500m, memory 256Mi up to cpu 1)  both sides want a change, the mode prefers the sizes
+          look again at 2027-01-15T08:01:00Z"#]].assert_eq(&outcome.explanation);
+    assert_eq!(outcome.json["desired"]["replicas"], 2);
+    assert_eq!(outcome.json["desired"]["containers"][0]["requests"]["cpu"], "500m");
+
+    let wrong = |pointer: &str, value: Value| {
+        let mut input = input.clone();
+        *input.pointer_mut(pointer).unwrap() = value;
+        decide(&input).unwrap_err().to_string()
+    };
+    let errors = [
+        wrong("/spec/mode/type", json!("Biased")),
+        wrong("/spec/maxReplicas", json!(0)),
+        wrong("/observed/replicas", json!("two")),
+        wrong("/observed/containers/0/requests/cpu", json!("-1")),
+        wrong("/observed/horizontal/desired", json!(1.5)),
+    ];
+    expect![[r#"
+        spec.mode.type: unknown variant `Biased`, expected one of `HpaPreferred`, `HpaBiased`, `VpaBiased`, `Mixed`, `Ratio` at line 1 column 404
+        spec.maxReplicas: expected no fewer than minReplicas
+        observed.replicas: invalid type: string "two", expected i32 at line 1 column 214
+        observed.containers[0].requests.cpu: expected a quantity of 0 or more, found -1 at line 1 column 113
+        observed.horizontal.desired: invalid type: floating point `1.5`, expected i32 at line 1 column 163"#]].assert_eq(&errors.join("\n"));
+}
+
 fn any_mode() -> impl Strategy<Value = Value> {
     let modes = vec![
         json!({"type": "HpaPreferred"}),
@@ -865,6 +910,48 @@ proptest! {
             if !(killed || first.current == first.desired) {
                 prop_assert_eq!(second.desired.to_string(), next_plan(&next), "{}", second.explain());
             }
+        }
+    }
+
+    #[test]
+    fn order_of_containers_does_not_matter(spec in any_spec(), observed in any_observed(), other in any_observed()) {
+        let named = |mut observed: Observed, name: &str| {
+            observed.containers[0].name = name.to_owned();
+            if let Some(vertical) = &mut observed.vertical {
+                vertical.containers[0].container_name = name.to_owned();
+            }
+            observed
+        };
+        let (mut both, other) = (named(observed, "app"), named(other, "proxy"));
+        both.containers.extend(other.containers);
+        if let (Some(ours), Some(theirs)) = (&mut both.vertical, other.vertical) {
+            ours.containers.extend(theirs.containers);
+        }
+        let mut reversed = both.clone();
+        reversed.containers.reverse();
+        if let Some(vertical) = &mut reversed.vertical {
+            vertical.containers.reverse();
+        }
+        let plan = decide(at(0), &spec, &both, &Memory::default()).desired;
+        let mut other_way = decide(at(0), &spec, &reversed, &Memory::default()).desired;
+        other_way.containers.reverse();
+        prop_assert_eq!(plan, other_way);
+    }
+
+    #[test]
+    fn more_demand_never_gives_fewer_replicas(spec in any_spec(), observed in any_observed(), more in 0..5i32) {
+        let with = |extra: i32| {
+            let mut observed = observed.clone();
+            if let Some(horizontal) = &mut observed.horizontal {
+                horizontal.desired = horizontal.desired.clamp(1, 8) + extra;
+                horizontal.active = true;
+            }
+            decide(at(0), &spec, &observed, &Memory::default()).desired.replicas
+        };
+        // Where sizes are preferred, a wish for replicas that comes up beside them waits, and a wish for fewer too: only
+        // the modes that listen to the replicas whenever they speak promise this.
+        if matches!(spec.mode, Mode::HpaPreferred { .. } | Mode::HpaBiased) {
+            prop_assert!(with(0) <= with(more));
         }
     }
 

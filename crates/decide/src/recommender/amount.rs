@@ -97,6 +97,9 @@ impl Resource {
 
     /// The amount for a person: `587m`, `308.5Mi`.
     pub fn words(self, amount: u64) -> String {
+        if amount >= MAX {
+            return "unbounded".to_owned();
+        }
         if self == Resource::Cpu || amount < 1 << 10 {
             return self.quantity(amount);
         }

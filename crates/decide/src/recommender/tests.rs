@@ -410,6 +410,75 @@ fn amounts_are_written_as_quantities() {
     assert!(usage.cpu == Some(0.001) && usage.memory.is_some_and(f64::is_nan));
 }
 
+#[test]
+fn by_name() {
+    let input = serde_json::json!({
+        "now": "2027-01-15T08:00:00Z",
+        "observed": {
+            "samples": [
+                {"at": "2027-01-15T07:59:00Z", "pod": "web-0", "container": "web", "usage": {"cpu": "480m", "memory": "200Mi"}},
+                {"at": "2027-01-15T07:59:00Z", "pod": "web-1", "container": "web", "usage": {"cpu": "NaN"}},
+            ],
+            "outOfMemory": [{"at": "2027-01-15T07:59:30Z", "pod": "web-0", "container": "web", "request": "256Mi"}],
+        },
+    });
+    let outcome = crate::policy::decide("recommender", &input.to_string()).unwrap();
+    expect![[r#"
+        web  cpu 587m, memory 422.3Mi  (confidence 0.000)
+          cpu target
+            0 -> 511m  90 % of the usage was at or below 511m
+            511m -> 587m  15 % safety margin
+            587m -> 587m  a container of this pod gets at least 25m
+            587m -> 587m  no policy bounds
+          cpu lower bound
+            0 -> 511m  50 % of the usage was at or below 511m
+            511m -> 587m  15 % safety margin
+            587m -> 0  confidence 0.000 multiplies by 0.000
+            0 -> 25m  a container of this pod gets at least 25m
+            25m -> 25m  no policy bounds
+          cpu upper bound
+            0 -> 511m  95 % of the usage was at or below 511m
+            511m -> 587m  15 % safety margin
+            587m -> unbounded  confidence 0.000 multiplies by inf
+            unbounded -> unbounded  a container of this pod gets at least 25m
+            unbounded -> unbounded  no policy bounds
+          memory target
+            0 -> 367.2Mi  90 % of the usage was at or below 367.2Mi
+            367.2Mi -> 422.3Mi  15 % safety margin
+            422.3Mi -> 422.3Mi  a container of this pod gets at least 250Mi
+            422.3Mi -> 422.3Mi  no policy bounds
+          memory lower bound
+            0 -> 367.2Mi  50 % of the usage was at or below 367.2Mi
+            367.2Mi -> 422.3Mi  15 % safety margin
+            422.3Mi -> 0  confidence 0.000 multiplies by 0.000
+            0 -> 250Mi  a container of this pod gets at least 250Mi
+            250Mi -> 250Mi  no policy bounds
+          memory upper bound
+            0 -> 367.2Mi  95 % of the usage was at or below 367.2Mi
+            367.2Mi -> 422.3Mi  15 % safety margin
+            422.3Mi -> unbounded  confidence 0.000 multiplies by inf
+            unbounded -> unbounded  a container of this pod gets at least 250Mi
+            unbounded -> unbounded  no policy bounds
+          not used: cpu of web-1/web at 2027-01-15T07:59:00Z is not a finite number"#]]
+    .assert_eq(&outcome.explanation);
+    let refused = |spec: serde_json::Value| {
+        let mut input = input.clone();
+        input["spec"] = spec;
+        crate::policy::decide("recommender", &input.to_string()).unwrap_err().to_string()
+    };
+    let errors = [
+        refused(serde_json::json!({"options": {"targetPercentile": 90}})),
+        refused(serde_json::json!({"options": {"cpuHalfLifeSeconds": 0}})),
+        refused(
+            serde_json::json!({"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "much"}}]}),
+        ),
+    ];
+    expect![[r#"
+        spec.options.targetPercentile: expected a number from 0 to 1
+        spec.options.cpuHalfLifeSeconds: expected 1 second or more
+        spec.containerPolicies[0].maxAllowed.cpu: "much" is not a quantity; expected a number with an optional suffix, such as 100m, 2 or 1Gi at line 1 column 413"#]].assert_eq(&errors.join("\n"));
+}
+
 fn any_observed() -> impl Strategy<Value = Observed> {
     let value = prop_oneof![
         4 => (0.0..1e13f64).boxed(),

@@ -130,6 +130,31 @@ fn names_and_batches() {
     assert_eq!(slow_start(0).count(), 0);
 }
 
+#[test]
+fn by_name() {
+    let input = serde_json::json!({
+        "now": "2027-01-15T08:00:00Z",
+        "spec": {"name": "web", "replicas": 3, "maxConcurrentUpdated": 1, "revision": "b"},
+        "observed": {"instances": [
+            {"name": "web-1", "uid": "1", "createdAt": "2027-01-15T07:00:00Z", "revision": "b", "updated": true,
+             "generation": 2, "ready": {"status": true, "observedGeneration": 1}},
+            {"name": "web-2", "uid": "2", "createdAt": "2027-01-15T07:00:00Z", "sequence": 1, "revision": "a"},
+        ]},
+        "seed": 7,
+    });
+    let outcome = crate::policy::decide("rollout", &input.to_string()).unwrap();
+    expect![[r#"
+        nothing -> create 1  ScaleUp: 2 instances, 3 wanted: 1 more
+          scaleUp  nothing -> create 1   2 instances, 3 wanted: 1 more
+          update   create 1 -> create 1  1 outdated, 1 of at most 1 being updated: 0 more, oldest first
+          look again at 2027-01-15T08:05:00Z"#]]
+    .assert_eq(&outcome.explanation);
+    let mut wrong = input.clone();
+    wrong["spec"]["maxConcurrentUpdated"] = 0.into();
+    let error = crate::policy::decide("rollout", &wrong.to_string()).unwrap_err();
+    expect!["spec.maxConcurrentUpdated: expected 1 or more, found 0"].assert_eq(&error.to_string());
+}
+
 fn any_instance() -> impl Strategy<Value = Instance> {
     (0..5i64, 0..10u64, 0..50u8, any::<[bool; 5]>()).prop_map(|(second, sequence, name, flags)| Instance {
         name: format!("i{name}"),
