@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 /// Each law is tried so many times.
 fn cases() -> ProptestConfig {
-    ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// Numbers that metrics really have, and those that only bugs have.

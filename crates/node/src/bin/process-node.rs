@@ -1,0 +1,50 @@
+//! A process node of its own, for tests against any API server: `process-node NAME DATA_DIR [--schedule]`, with the
+//! API server from the kubeconfig. `process-node pod-exec` is its launcher.
+
+use std::process::ExitCode;
+
+use node::{Node, Options, launch};
+use tokio_util::sync::CancellationToken;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().map(String::as_str) == Some("pod-exec") {
+        return launch::main();
+    }
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            // The program's only word to a person.
+            #[expect(clippy::print_stderr)]
+            {
+                eprintln!("process-node: {message}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), String> {
+    let (name, data_dir, schedule) = match arguments {
+        [name, data_dir] => (name, data_dir, false),
+        [name, data_dir, flag] if flag == "--schedule" => (name, data_dir, true),
+        _ => return Err("usage: process-node NAME DATA_DIR [--schedule]".to_owned()),
+    };
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
+    runtime.block_on(async {
+        let client = kube::Client::try_default().await.map_err(|error| error.to_string())?;
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+            .map_err(|error| error.to_string())?;
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = tokio::signal::ctrl_c() => {}
+            }
+            stop.cancel();
+        });
+        let options = Options { schedule, ..Options::new(name, data_dir) };
+        Node::new(options).run(client, shutdown).await.map_err(|error| error.to_string())
+    })
+}
