@@ -104,7 +104,21 @@ mod tests {
             };
             out += &format!("{text}\n");
         }
-        expect![[r#""#]].assert_eq(&out);
+        expect![[r#"
+            not scraped
+            not scraped
+            5000/metrics None
+            9090/stats?format=prometheus Some(60s)
+            5000/metrics Some(15s)
+            prometheus.io/scrape is "yes": use "true" or "false"
+            prometheus.io/scheme is "https": only "http" is supported
+            prometheus.io/port is "0": use a number from 1 to 65535
+            prometheus.io/port is "http": use a number from 1 to 65535
+            prometheus.io/path is "metrics": use a path that starts with "/"
+            prometheus.io/path is "/a b": use a path that starts with "/"
+            prometheus.io/interval is "500ms": use seconds or minutes such as "15s", from 1s to 10m
+        "#]]
+        .assert_eq(&out);
         let wanted = BTreeMap::from([("prometheus.io/scrape".to_string(), "true".to_string())]);
         assert_eq!(Endpoint::from_annotations(&wanted, None), Err(AnnotationError::NoPort));
     }

@@ -117,7 +117,7 @@ impl Handle {
         lock(&self.stats).gauges()
     }
 
-    /// Changes with every finished scrape: whoever decides on metrics need not poll.
+    /// Changes with every finished scrape and every change of targets: whoever decides on metrics need not poll.
     pub fn done(&self) -> watch::Receiver<u64> {
         self.done.clone()
     }
@@ -161,6 +161,7 @@ impl Scraper {
                         caches.remove(&gone);
                         context.end(&gone);
                     }
+                    self.done.send_modify(|n| *n += 1);
                 }
                 Some(joined) = running.join_next_with_id(), if !running.is_empty() => {
                     let Some(Done { key, cache }) = settle(joined, &mut keys) else { continue };
