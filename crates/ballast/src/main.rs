@@ -1,3 +1,14 @@
-//! The Ballast program.
+//! The Ballast program: the only crate that reads arguments and the environment.
 
-fn main() {}
+mod commands;
+mod log;
+mod output;
+mod running;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    commands::Program::parse().run()
+}

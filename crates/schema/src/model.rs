@@ -142,3 +142,19 @@ impl Schema {
             || self.additional_properties == Some(AdditionalProperties::Any(true))
     }
 }
+
+// === impl Type ===
+
+impl Type {
+    /// As written in a schema.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Object => "object",
+            Self::Array => "array",
+            Self::String => "string",
+            Self::Integer => "integer",
+            Self::Number => "number",
+            Self::Boolean => "boolean",
+        }
+    }
+}

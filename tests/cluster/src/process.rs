@@ -29,9 +29,9 @@ pub fn spawn(program: &Path, args: &[String], log: &Path) -> Result<Running> {
         .stderr(output);
     let (reply, answer) = mpsc::channel();
     spawner().lock().unwrap_or_else(|poisoned| poisoned.into_inner()).send((command, reply))?;
-    let child = answer
-        .recv()?
-        .with_context(|| format!("failed to start {} through setpriv (package util-linux)", program.display()))?;
+    let child = answer.recv()?.with_context(|| {
+        format!("failed to start {} through setpriv (package util-linux)", program.display())
+    })?;
     Ok(Running { child: Some(child) })
 }
 

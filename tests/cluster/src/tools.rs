@@ -37,7 +37,10 @@ pub fn etcd() -> Result<PathBuf> {
     once(&DIRECTORY, || directory("etcd")).map(|directory| directory.join("etcd"))
 }
 
-fn once(cell: &'static OnceLock<PathBuf>, make: impl FnOnce() -> Result<PathBuf>) -> Result<&'static PathBuf> {
+fn once(
+    cell: &'static OnceLock<PathBuf>,
+    make: impl FnOnce() -> Result<PathBuf>,
+) -> Result<&'static PathBuf> {
     if let Some(path) = cell.get() {
         return Ok(path);
     }

@@ -53,7 +53,8 @@ fn walk(value: &mut Value, names: &Names<'_>) {
 
 /// The real server collects the faults of a custom resource from a hash map: their order is chance.
 fn sort_causes(status: &mut serde_json::Map<String, Value>) {
-    let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes")) else {
+    let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes"))
+    else {
         return;
     };
     if causes.len() < 2 {

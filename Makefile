@@ -1,0 +1,52 @@
+# The menu: make help. Everything works from a fresh clone on a machine with Rust, Go, and the usual Unix tools.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+
+DATA_DIR ?= .ballast
+
+.PHONY: help up build test check fmt lint unit conformance conformance-promql e2e faults tools bench deny
+
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+up: build ## build Ballast and start it on its embedded Kubernetes (Ctrl-C stops it)
+	target/release/ballast up --data-dir $(DATA_DIR)
+
+build: ## the program, in target/release/ballast
+	cargo build --release --locked --package ballast
+
+test: check tools ## everything: format, lints, unit, conformance, end to end on both APIs, faults
+	cargo test --locked --workspace
+
+check: fmt lint ## format and lints
+
+fmt:
+	cargo fmt --all --check
+
+lint:
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+
+unit: ## only what needs no Kubernetes: the crates themselves
+	cargo test --locked --workspace --exclude cluster --exclude conformance --exclude e2e --exclude faults
+
+conformance: tools ## the same requests to the embedded API and to a real kube-apiserver
+	cargo test --locked --package conformance -- --nocapture
+
+conformance-promql: tools ## Prometheus's own test files
+	cargo test --locked --package promql --test conformance -- --nocapture
+
+e2e: tools ## end to end, on the embedded API and on a real one
+	cargo test --locked --package e2e
+
+faults: tools ## controllers under crashes, stale reads, lost events and errors
+	cargo test --locked --package faults
+
+tools: ## build the real Kubernetes, etcd and Prometheus for the tests (minutes, once)
+	tools/build kubernetes etcd prometheus >/dev/null
+
+bench: tools ## side by side with the peers; see bench/README.md
+	bench/run
+
+deny: ## licences, advisories and duplicate dependencies (needs cargo-deny)
+	cargo deny check

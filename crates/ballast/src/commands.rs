@@ -1,0 +1,47 @@
+//! The command line. Each command is a file of its own.
+
+mod status;
+mod up;
+
+use std::{io, process::ExitCode};
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::output;
+
+/// One autoscaling control plane for Kubernetes: many signals, one writer.
+#[derive(Debug, Parser)]
+#[command(version, propagate_version = true)]
+pub struct Program {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start everything in one process, on an embedded Kubernetes that kubectl can use
+    Up(up::Up),
+    /// Tell what the Ballast in a data directory is doing
+    Status(status::Status),
+    /// Print the completion script of a shell
+    Completions { shell: clap_complete::Shell },
+    /// Become a container's process (started by the process node only)
+    #[command(hide = true)]
+    PodExec,
+}
+
+impl Program {
+    pub fn run(self) -> ExitCode {
+        let result = match self.command {
+            // no runtime yet: the launcher may have one thread only
+            Command::PodExec => return node::launch::main(),
+            Command::Up(up) => up.run(),
+            Command::Status(status) => status.run(),
+            Command::Completions { shell } => {
+                clap_complete::generate(shell, &mut Self::command(), "ballast", &mut io::stdout());
+                Ok(ExitCode::SUCCESS)
+            }
+        };
+        result.unwrap_or_else(|error| output::failure(1, &error))
+    }
+}

@@ -1,0 +1,200 @@
+//! `ballast up`: the embedded Kubernetes, its controllers and a process node, in one process.
+
+use std::{
+    fs::{self, File, TryLockError},
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail};
+use k8s_openapi::api::core::v1 as core;
+use kube::{Api, runtime::wait};
+use localkube::{ApiServer, ListenOptions, Listener, Storage};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::{output, running::Running};
+
+/// Taken when no port is asked for, unless it is in use.
+const USUAL_API_PORT: u16 = 8443;
+const NODE_NAME: &str = "ballast";
+
+#[derive(Debug, clap::Args)]
+pub struct Up {
+    /// Where objects, logs, volumes and the kubeconfig are kept
+    #[arg(long, value_name = "DIR", default_value = ".ballast", env = "BALLAST_DATA_DIR")]
+    data_dir: PathBuf,
+    /// The port of the Kubernetes API on 127.0.0.1 [default: 8443, or a free one]
+    #[arg(long, value_name = "PORT")]
+    api_port: Option<u16>,
+    /// Say nothing but errors
+    #[arg(long, short, conflicts_with = "verbose")]
+    quiet: bool,
+    /// Say more; twice for everything
+    #[arg(long, short, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+// === impl Up ===
+
+impl Up {
+    pub fn run(self) -> Result<ExitCode> {
+        crate::log::start(self.quiet, self.verbose);
+        let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
+        runtime.block_on(self.serve())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn serve(self) -> Result<()> {
+        fs::create_dir_all(&self.data_dir)
+            .with_context(|| format!("failed to create the data directory {}", self.data_dir.display()))?;
+        let data_dir = self.data_dir.canonicalize()?;
+        // held until the process ends, however it ends
+        let _lock = lock(&data_dir)?;
+        let mut stop = StopSignals::new()?;
+
+        let storage = Storage::File { path: data_dir.join("kubernetes.redb"), sync: true };
+        let api = ApiServer::open(localkube::Options { storage, ..localkube::Options::default() })
+            .await
+            .with_context(|| format!("failed to open the stored objects in {}", data_dir.display()))?;
+        let listener = self.listen(&api, &data_dir).await?;
+
+        let client = api.client("default");
+        let shutdown = CancellationToken::new();
+        let controllers = workloads::Controllers::new(client.clone(), workloads::Options::default());
+        let controllers = tokio::spawn(controllers.run(shutdown.clone().cancelled_owned()));
+        let options = node::Options {
+            schedule: true,
+            api_server: Some((listener.addr.ip().to_string(), listener.addr.port())),
+            ..node::Options::new(NODE_NAME, data_dir.join("node"))
+        };
+        let node_shutdown = shutdown.child_token();
+        let mut node = tokio::spawn(node::Node::new(options).run(client.clone(), node_shutdown.clone()));
+
+        let started = tokio::select! {
+            ready = node_is_ready(client) => ready.map(|()| true),
+            ended = &mut node => Err(node_failure(ended)),
+            () = stop.received() => Ok(false),
+        };
+        if matches!(started, Ok(true)) {
+            let running = Running { api: format!("https://{}", listener.addr), pid: std::process::id() };
+            running.write(&data_dir)?;
+            if !self.quiet {
+                greet(&running, &listener, &data_dir);
+            }
+            tokio::select! {
+                () = stop.received() => {}
+                ended = &mut node => return Err(node_failure(ended)),
+            }
+            Running::remove(&data_dir);
+        }
+
+        tracing::info!("stopping: pods get their time to end");
+        // the node first: it still has to tell the API how its pods ended
+        node_shutdown.cancel();
+        tokio::select! {
+            _ = &mut node => {}
+            () = stop.received() => tracing::warn!("asked twice: not waiting for the pods"),
+        }
+        shutdown.cancel();
+        controllers.abort();
+        listener.shutdown().await;
+        started.map(|_| ())
+    }
+
+    async fn listen(&self, api: &ApiServer, data_dir: &Path) -> Result<Listener> {
+        let at = |port| ListenOptions {
+            addr: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
+            data_dir: data_dir.to_owned(),
+        };
+        match self.api_port {
+            Some(port) => api.listen(at(port)).await.with_context(|| {
+                format!("failed to serve the Kubernetes API on port {port}; choose another --api-port")
+            }),
+            None => match api.listen(at(USUAL_API_PORT)).await {
+                Ok(listener) => Ok(listener),
+                Err(_) => api.listen(at(0)).await.context("failed to serve the Kubernetes API"),
+            },
+        }
+    }
+}
+
+/// One Ballast a data directory: two would write over each other.
+fn lock(data_dir: &Path) -> Result<File> {
+    let path = data_dir.join("up.lock");
+    let file = File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            let who = match Running::read(data_dir) {
+                Ok(running) => format!("process {}, its API is {}", running.pid, running.api),
+                Err(_) => "it is still starting".to_owned(),
+            };
+            bail!(
+                "another Ballast already runs in {} ({who}); stop it first, or give this one its own --data-dir",
+                data_dir.display()
+            );
+        }
+        Err(TryLockError::Error(error)) => {
+            Err(error).with_context(|| format!("failed to lock {}", path.display()))
+        }
+    }
+}
+
+async fn node_is_ready(client: kube::Client) -> Result<()> {
+    let is_ready = |node: Option<&core::Node>| {
+        let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
+        conditions.is_some_and(|conditions| {
+            conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        })
+    };
+    wait::await_condition(Api::<core::Node>::all(client), NODE_NAME, is_ready)
+        .await
+        .context("failed to see the node become ready")?;
+    Ok(())
+}
+
+fn node_failure(ended: Result<Result<(), node::Error>, tokio::task::JoinError>) -> anyhow::Error {
+    match ended {
+        Ok(Ok(())) => anyhow::anyhow!("the process node stopped by itself"),
+        Ok(Err(error)) => anyhow::Error::new(error).context("the process node failed"),
+        Err(error) => anyhow::Error::new(error).context("the process node crashed"),
+    }
+}
+
+fn greet(running: &Running, listener: &Listener, data_dir: &Path) {
+    let kubeconfig = listener.kubeconfig_path.display();
+    output::answer(format_args!(
+        "Ballast is up: a Kubernetes API on {api}, one node that runs pods as processes.
+
+  export KUBECONFIG={kubeconfig}
+  kubectl get nodes
+  kubectl apply -f examples/hello.yaml    three web servers, each on an address of its own
+  kubectl get pods -o wide
+  ballast status --data-dir {data}
+
+Ctrl-C stops it; what you made is still there after the next start.",
+        api = running.api,
+        data = data_dir.display(),
+    ));
+}
+
+/// Ctrl-C and SIGTERM, heard from the moment this exists.
+struct StopSignals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl StopSignals {
+    fn new() -> Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    async fn received(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! `up.json`: how scripts, and our own commands, find a running Ballast.
+
+use std::{fs, io, path::Path};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+const FILE: &str = "up.json";
+
+/// Written when all is ready, removed at the end.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Running {
+    /// URL of the Kubernetes API.
+    pub api: String,
+    pub pid: u32,
+}
+
+impl Running {
+    /// # Errors
+    /// When there is none, or it cannot be read.
+    pub fn read(data_dir: &Path) -> Result<Self> {
+        let path = data_dir.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                anyhow::bail!(
+                    "no Ballast runs in {}; start one with: ballast up --data-dir {0}",
+                    data_dir.display()
+                )
+            }
+            other => other.with_context(|| format!("failed to read {}", path.display()))?,
+        };
+        serde_json::from_str(&text).with_context(|| format!("{} is damaged", path.display()))
+    }
+
+    /// A reader sees all of it or nothing.
+    pub fn write(&self, data_dir: &Path) -> Result<()> {
+        let partial = data_dir.join("up.json.partial");
+        fs::write(&partial, serde_json::to_vec_pretty(self)?)
+            .and_then(|()| fs::rename(&partial, data_dir.join(FILE)))
+            .with_context(|| format!("failed to write {}", data_dir.join(FILE).display()))
+    }
+
+    pub fn remove(data_dir: &Path) {
+        // it may be gone already
+        let _ = fs::remove_file(data_dir.join(FILE));
+    }
+}

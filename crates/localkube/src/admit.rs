@@ -1,0 +1,57 @@
+//! The edge to `schema`: what an object must look like before it is stored.
+
+use std::sync::Arc;
+
+use schema::{Part, Schema};
+use serde_json::Value;
+
+use crate::{
+    call::Call,
+    error::{ApiError, Result},
+    object,
+    registry::Kind,
+};
+
+/// What `schema` knows of a kind in a version. Built-in kinds are looked up when first needed: their schemas are
+/// large, and most servers never see most kinds.
+fn rules(kind: &Kind, version: usize) -> Option<&Arc<schema::Kind>> {
+    let version = &kind.versions[version];
+    version
+        .schema
+        .get_or_init(|| schema::Kind::builtin(&kind.group, &version.name, &kind.kind).map(Arc::new))
+        .as_ref()
+}
+
+pub fn schema(kind: &Kind, version: usize) -> Option<&Schema> {
+    rules(kind, version).map(|rules| &**rules.schema())
+}
+
+/// Drops fields that the schema does not know, and reports them as the request asks.
+pub fn decode(call: &Call, object: &mut Value, options: &str) -> Result<()> {
+    let Some(rules) = rules(&call.kind, call.version) else { return Ok(()) };
+    let unknown = rules.decode(object).map_err(ApiError::bad_request)?;
+    call.report(&unknown, "unknown", options)
+}
+
+pub fn default(call: &Call, object: &mut Value) {
+    if let Some(rules) = rules(&call.kind, call.version) {
+        rules.set_defaults(object);
+    }
+}
+
+pub fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<()> {
+    let Some(rules) = rules(&call.kind, call.version) else { return Ok(()) };
+    let part = if call.target.subresource == "status" { Part::Status } else { Part::Whole };
+    let errors = match old {
+        None => rules.validate_create(object),
+        Some(old) => rules.validate_update(object, old, part),
+    };
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(&call.subject(), object::name(object), &errors))
+}
+
+pub fn custom(crd: &Value, version: &str) -> Option<Arc<schema::Kind>> {
+    schema::Kind::custom(crd, version).map(Arc::new)
+}

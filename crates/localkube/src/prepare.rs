@@ -1,0 +1,124 @@
+//! What the server itself fills into objects of certain kinds before it stores them. Rows name these functions.
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde_json::{Value, json};
+
+use crate::{ApiServer, error::Result, object, registry::Kind};
+
+/// `old` is the object that is about to be replaced, if there is one.
+pub type Prepare = fn(&mut Value, old: Option<&Value>, &Context<'_>) -> Result<()>;
+
+pub struct Context<'a> {
+    pub server: &'a ApiServer,
+    pub kind: &'a Kind,
+    pub subresource: Option<&'a str>,
+}
+
+pub fn namespace(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
+    let name = object::name(new).to_owned();
+    if !name.is_empty() {
+        object::map_at(new, &["metadata", "labels"])
+            .insert("kubernetes.io/metadata.name".to_owned(), name.into());
+    }
+    match old {
+        None => {
+            let finalizers = object::map_at(new, &["spec"]).entry("finalizers").or_insert_with(|| json!([]));
+            if let Some(list) = finalizers.as_array_mut()
+                && !list.iter().any(|finalizer| finalizer == "kubernetes")
+            {
+                list.push("kubernetes".into());
+            }
+            new["status"] = json!({"phase": "Active"});
+        }
+        // Only /finalize changes the finalizers of the spec.
+        Some(old) if context.subresource != Some("finalize") => {
+            if let Some(finalizers) = object::at(old, &["spec", "finalizers"]) {
+                object::map_at(new, &["spec"]).insert("finalizers".to_owned(), finalizers.clone());
+            }
+        }
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+pub fn pod(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
+    if old.is_none() {
+        new["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(&new["spec"])});
+        tolerate_short_outages(new);
+        let spec = object::map_at(new, &["spec"]);
+        spec.entry("priority").or_insert_with(|| 0.into());
+        spec.entry("preemptionPolicy").or_insert_with(|| "PreemptLowerPriority".into());
+    }
+    if let (Some(old), Some("status")) = (old, context.subresource) {
+        let status = object::map_at(new, &["status"]);
+        if !status.contains_key("qosClass")
+            && let Some(class) = old["status"].get("qosClass")
+        {
+            status.insert("qosClass".to_owned(), class.clone());
+        }
+        if status.get("observedGeneration").and_then(Value::as_i64).unwrap_or_default() == 0
+            && let Some(observed) = old["status"].get("observedGeneration")
+        {
+            status.insert("observedGeneration".to_owned(), observed.clone());
+        }
+    }
+    Ok(())
+}
+
+/// A pod stays five minutes on a node that is not ready or not reachable, unless it says otherwise.
+fn tolerate_short_outages(pod: &mut Value) {
+    let list = object::map_at(pod, &["spec"]).entry("tolerations").or_insert_with(|| json!([]));
+    let Some(list) = list.as_array_mut() else { return };
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = list.iter().any(|one| {
+            let effect = one["effect"].as_str().unwrap_or_default();
+            let any_key = one["key"].as_str().unwrap_or_default().is_empty();
+            (one["key"] == key || any_key) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !tolerated {
+            list.push(
+                json!({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}),
+            );
+        }
+    }
+}
+
+/// Guaranteed: every container limits CPU and memory and requests just that. Best effort: none says anything.
+fn quality_of_service(spec: &Value) -> &'static str {
+    let containers = || {
+        ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().into_iter().flatten())
+    };
+    let sections =
+        || containers().flat_map(|one| ["requests", "limits"].map(|section| &one["resources"][section]));
+    let says_something = |section: &Value| ["cpu", "memory"].iter().any(|name| section.get(*name).is_some());
+    if !sections().any(says_something) {
+        return "BestEffort";
+    }
+    let guaranteed = containers().all(|container| {
+        ["cpu", "memory"].iter().all(|name| {
+            let limit = &container["resources"]["limits"][*name];
+            let request = container["resources"]["requests"].get(*name).unwrap_or(limit);
+            !limit.is_null() && request == limit
+        })
+    });
+    if guaranteed { "Guaranteed" } else { "Burstable" }
+}
+
+pub fn secret(new: &mut Value, _old: Option<&Value>, _context: &Context<'_>) -> Result<()> {
+    if let Some(Value::Object(plain)) = object::remove(new, &["stringData"]) {
+        let data = object::map_at(new, &["data"]);
+        for (key, value) in plain {
+            data.insert(key, BASE64_STANDARD.encode(value.as_str().unwrap_or_default()).into());
+        }
+    }
+    Ok(())
+}
+
+pub fn service(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
+    crate::service_ips::assign(new, old, context)
+}
+
+pub fn definition(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
+    crate::crd::prepare(new, old, context);
+    Ok(())
+}

@@ -1,0 +1,152 @@
+//! Asking a node's own endpoint, as the real server does for logs and metrics.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty};
+use hyper_util::rt::TokioIo;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    ApiServer,
+    error::{ApiError, Result},
+    object,
+};
+
+/// Where a node listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kubelet {
+    pub node: String,
+    pub host: String,
+    pub port: u16,
+}
+
+// === impl Kubelet ===
+
+impl Kubelet {
+    pub fn of_node(node: &Value) -> Option<Self> {
+        let status = &node["status"];
+        let port = status["daemonEndpoints"]["kubeletEndpoint"]["Port"].as_u64().filter(|port| *port > 0)?;
+        let addresses = status["addresses"].as_array()?;
+        let host = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"]
+            .iter()
+            .filter_map(|kind| addresses.iter().find(|one| one["type"] == *kind))
+            .filter_map(|one| one["address"].as_str())
+            // A process node's host name may resolve to nothing; its address always leads to it.
+            .max_by_key(|host| host.parse::<std::net::IpAddr>().is_ok())?;
+        Some(Self {
+            node: object::name(node).to_owned(),
+            host: host.to_owned(),
+            port: u16::try_from(port).ok()?,
+        })
+    }
+
+    pub fn find(server: &ApiServer, node: &str) -> Result<Self> {
+        let registry = server.registry();
+        let missing = || ApiError::internal(format!("node {node:?} has no endpoint to ask"));
+        let nodes = registry.resource("", "nodes").ok_or_else(missing)?;
+        let record = server
+            .store()
+            .get(nodes.table, node)
+            .ok_or_else(|| ApiError::not_found(&nodes.subject(), node))?;
+        Self::of_node(&record.to_value()).ok_or_else(missing)
+    }
+}
+
+/// The response of a node to `GET path`.
+pub async fn get(kubelet: &Kubelet, path: &str) -> Result<http::Response<hyper::body::Incoming>> {
+    let unreachable = |why: String| {
+        ApiError::internal(format!("Get \"https://{}:{}{path}\": {why}", kubelet.host, kubelet.port))
+    };
+    let tcp = TcpStream::connect((kubelet.host.as_str(), kubelet.port))
+        .await
+        .map_err(|error| unreachable(format!("dial tcp: {error}")))?;
+    let name = ServerName::try_from(kubelet.host.clone()).map_err(|error| unreachable(error.to_string()))?;
+    let tls = TlsConnector::from(client_config())
+        .connect(name, tcp)
+        .await
+        .map_err(|error| unreachable(error.to_string()))?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(tls))
+        .await
+        .map_err(|error| unreachable(error.to_string()))?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "a connection to a node ended");
+        }
+    });
+    let request = http::Request::get(path)
+        .header(http::header::HOST, format!("{}:{}", kubelet.host, kubelet.port))
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| unreachable(error.to_string()))?;
+    sender.send_request(request).await.map_err(|error| unreachable(error.to_string()))
+}
+
+pub async fn text(response: http::Response<hyper::body::Incoming>) -> Result<String> {
+    let bytes = response.into_body().collect().await.map_err(ApiError::internal)?.to_bytes();
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn client_config() -> Arc<ClientConfig> {
+    static CONFIG: std::sync::OnceLock<Arc<ClientConfig>> = std::sync::OnceLock::new();
+    CONFIG
+        .get_or_init(|| {
+            let provider = Arc::new(ring::default_provider());
+            let verifier = Arc::new(AnyCertificate(provider.clone()));
+            let builder = ClientConfig::builder_with_provider(provider);
+            let builder = match builder.with_safe_default_protocol_versions() {
+                Ok(builder) => builder,
+                Err(_) => ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+                    .with_protocol_versions(&[&rustls::version::TLS13])
+                    .unwrap_or_else(|error| unreachable!("ring supports TLS 1.3: {error}")),
+            };
+            Arc::new(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth())
+        })
+        .clone()
+}
+
+/// Kubelets sign their own serving certificates; the real server does not verify them by default either.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

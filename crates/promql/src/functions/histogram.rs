@@ -1,0 +1,181 @@
+//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction` over classic buckets.
+//!
+//! Which rows make up a histogram, and the order of their bounds, is the same at every step, so it is worked out once.
+
+use super::arg;
+use crate::annotations::{Annotation, Fix};
+use crate::error::Result;
+use crate::eval::block::{Block, Row, present};
+use crate::eval::grid::Grid;
+use crate::eval::{Evaluator, text_of};
+use crate::format;
+use crate::histogram::{Bucket, bucket_fraction, bucket_quantile};
+use crate::labels::{BUCKET, Grouper, Labels, Projection};
+use crate::plan::Node;
+
+pub(super) fn quantile(ev: &Evaluator<'_>, q: &[f64], block: &Block, grid: Grid) -> Block {
+    remark_quantiles(ev, q);
+    let histograms = Histogram::find(ev, block);
+    let mut out = Block::new(block.width);
+    let mut buckets = Vec::new();
+    for histogram in &histograms {
+        histogram.push_quantiles(ev, q, block, grid, histogram.labels.clone(), &mut out, &mut buckets);
+    }
+    out
+}
+
+/// `histogram_quantiles(v, label, q…)`: several quantiles at once, told apart by a label.
+pub(super) fn quantiles(ev: &Evaluator<'_>, args: &[Node], grid: Grid) -> Result<Block> {
+    let block = ev.vector(arg(args, 0)?, grid)?;
+    let label = text_of(args.get(1))?;
+    let wanted: Vec<Vec<f64>> = args.iter().skip(2).map(|q| ev.scalar(q, grid)).collect::<Result<_>>()?;
+    let histograms = Histogram::find(ev, &block);
+    let mut out = Block::new(block.width);
+    let mut buckets = Vec::new();
+    for q in &wanted {
+        remark_quantiles(ev, q);
+        for histogram in &histograms {
+            // The quantile may differ from step to step, and with it the label.
+            let mut values: Vec<f64> = q.clone();
+            values.sort_unstable_by(f64::total_cmp);
+            values.dedup_by(|a, b| a.to_bits() == b.to_bits());
+            for value in values {
+                let labels = histogram.labels.with(label, &format::open_metrics_float(value));
+                let mut part = Block::new(block.width);
+                histogram.push_quantiles(ev, q, &block, grid, labels, &mut part, &mut buckets);
+                for (row, cells) in part.iter() {
+                    let only: Vec<f64> = cells
+                        .iter()
+                        .zip(q)
+                        .map(
+                            |(&c, q)| {
+                                if q.to_bits() == value.to_bits() { c } else { crate::eval::block::ABSENT }
+                            },
+                        )
+                        .collect();
+                    out.push(row.clone(), &only);
+                }
+            }
+        }
+    }
+    if out.width > 1 { out.merged() } else { Ok(out) }
+}
+
+/// The share of observations between two bounds.
+pub(super) fn fraction(ev: &Evaluator<'_>, lower: &[f64], upper: &[f64], block: &Block) -> Block {
+    let mut out = Block::new(block.width);
+    let mut buckets = Vec::new();
+    for histogram in Histogram::find(ev, block) {
+        out.push_with(
+            || Row { labels: histogram.labels.clone(), drop_name: true },
+            |cells| {
+                let mut any = false;
+                for (step, cell) in cells.iter_mut().enumerate() {
+                    if histogram.collect(block, step, &mut buckets) {
+                        *cell = bucket_fraction(lower[step], upper[step], &mut buckets);
+                        any = true;
+                    }
+                }
+                any
+            },
+        );
+    }
+    out
+}
+
+fn remark_quantiles(ev: &Evaluator<'_>, q: &[f64]) {
+    for &got in q.iter().filter(|q| !(0.0..=1.0).contains(*q)) {
+        ev.annotate(Annotation::InvalidQuantile { got });
+    }
+}
+
+struct Histogram {
+    labels: Labels,
+    /// Upper bound and row of each bucket, by rising bound.
+    buckets: Vec<(f64, usize)>,
+}
+
+impl Histogram {
+    fn find(ev: &Evaluator<'_>, block: &Block) -> Vec<Self> {
+        let all_but_bound = Projection::AllBut(vec![BUCKET.into()]);
+        let mut grouper = Grouper::new(&all_but_bound);
+        let mut buckets: Vec<Vec<(f64, usize)>> = Vec::new();
+        for (at, row) in block.rows.iter().enumerate() {
+            let bound = row.labels.get(BUCKET);
+            let Some(upper) = parse_bound(bound) else {
+                let metric = row.labels.metric_name().to_string();
+                ev.annotate(Annotation::BadBucketLabel { value: bound.to_string(), metric });
+                continue;
+            };
+            let group = grouper.ordinal(&row.labels);
+            buckets.resize(grouper.len().max(buckets.len()), Vec::new());
+            buckets[group].push((upper, at));
+        }
+        let first = grouper.into_first();
+        let mut found: Vec<Self> = first
+            .iter()
+            .zip(buckets)
+            .map(|(labels, buckets)| Self { labels: labels.without(&[BUCKET]), buckets })
+            .collect();
+        found.iter_mut().for_each(|h| h.buckets.sort_by(|a, b| a.0.total_cmp(&b.0)));
+        found
+    }
+
+    /// Gathers the buckets that have a count at this step; false if there are none.
+    fn collect(&self, block: &Block, step: usize, into: &mut Vec<Bucket>) -> bool {
+        into.clear();
+        for &(upper, row) in &self.buckets {
+            let count = block.cells[row * block.width + step];
+            if present(count) {
+                into.push(Bucket { upper, count });
+            }
+        }
+        !into.is_empty()
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn push_quantiles(
+        &self,
+        ev: &Evaluator<'_>,
+        q: &[f64],
+        block: &Block,
+        grid: Grid,
+        labels: Labels,
+        out: &mut Block,
+        buckets: &mut Vec<Bucket>,
+    ) {
+        out.push_with(
+            || Row { labels, drop_name: true },
+            |cells| {
+                let mut any = false;
+                for (step, cell) in cells.iter_mut().enumerate() {
+                    if !self.collect(block, step, buckets) {
+                        continue;
+                    }
+                    let (value, fixed) = bucket_quantile(q[step], buckets);
+                    *cell = value;
+                    any = true;
+                    if let Some(fixed) = fixed {
+                        let time = grid.time(step);
+                        let fix = Fix {
+                            first: time,
+                            last: time,
+                            min_bound: fixed.min_bound,
+                            max_bound: fixed.max_bound,
+                            max_diff: fixed.max_diff,
+                            samples: 1,
+                        };
+                        let metric = self.labels.metric_name().to_string();
+                        ev.annotate(Annotation::ForcedMonotonicity { metric, fix });
+                    }
+                }
+                any
+            },
+        );
+    }
+}
+
+/// Bounds are written `0.5`, `+Inf`, `1e3`; NaN bounds nothing.
+fn parse_bound(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|b| !b.is_nan())
+}

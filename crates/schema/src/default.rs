@@ -1,0 +1,67 @@
+//! Filling in what a schema has defaults for.
+
+use serde_json::Value;
+
+use crate::Schema;
+
+/// Sets absent fields of `value` to their defaults. A `null` where none may stand counts as absent: it becomes the
+/// default, or goes.
+pub fn default(value: &mut Value, schema: &Schema) {
+    drop_nulls(value, Some(schema));
+    fill(value, schema);
+}
+
+fn is_refused_null(value: &Value, schema: &Schema) -> bool {
+    value.is_null() && !schema.nullable
+}
+
+fn drop_nulls(value: &mut Value, schema: Option<&Schema>) {
+    match value {
+        Value::Object(map) => map.retain(|name, value| {
+            let field = schema.and_then(|schema| schema.field(name));
+            if field.is_some_and(|field| is_refused_null(value, field) && field.default.is_none()) {
+                return false;
+            }
+            drop_nulls(value, field.map(|field| &**field));
+            true
+        }),
+        Value::Array(items) => {
+            let schema = schema.and_then(|schema| schema.items.as_deref());
+            items.iter_mut().for_each(|item| drop_nulls(item, schema));
+        }
+        _ => {}
+    }
+}
+
+fn fill(value: &mut Value, schema: &Schema) {
+    match value {
+        Value::Object(map) => {
+            for (name, field) in &schema.properties {
+                let Some(default) = &field.default else { continue };
+                if map.get(name).is_none_or(|value| is_refused_null(value, field)) {
+                    map.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in map.iter_mut() {
+                if let Some(field) = schema.field(name) {
+                    replace_null(value, field);
+                    fill(value, field);
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = &schema.items else { return };
+            for item in items {
+                replace_null(item, schema);
+                fill(item, schema);
+            }
+        }
+        _ => {}
+    }
+}
+
+fn replace_null(value: &mut Value, schema: &Schema) {
+    if let Some(default) = schema.default.as_ref().filter(|_| is_refused_null(value, schema)) {
+        *value = default.clone();
+    }
+}

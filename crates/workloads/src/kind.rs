@@ -1,0 +1,106 @@
+//! The kinds of API object the controllers name. Kinds found by discovery at run time have the same form.
+
+use std::{borrow::Cow, fmt};
+
+use kube::core::ApiResource;
+
+/// One row of what an API serves: enough to build any request for it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Kind {
+    pub group: Cow<'static, str>,
+    pub version: Cow<'static, str>,
+    pub kind: Cow<'static, str>,
+    pub plural: Cow<'static, str>,
+    pub namespaced: bool,
+}
+
+pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+pub const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
+pub const SERVICE_ACCOUNT: Kind = Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts");
+pub const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
+pub const NAMESPACE: Kind = Kind::cluster("", "v1", "Namespace", "namespaces");
+pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+pub const REPLICA_SET: Kind = Kind::namespaced("apps", "v1", "ReplicaSet", "replicasets");
+pub const STATEFUL_SET: Kind = Kind::namespaced("apps", "v1", "StatefulSet", "statefulsets");
+pub const CONTROLLER_REVISION: Kind =
+    Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions");
+pub const ENDPOINT_SLICE: Kind =
+    Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+pub const POD_DISRUPTION_BUDGET: Kind =
+    Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
+pub const HORIZONTAL_POD_AUTOSCALER: Kind =
+    Kind::namespaced("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
+
+// === impl Kind ===
+
+impl Kind {
+    const fn row(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+        namespaced: bool,
+    ) -> Self {
+        Self {
+            group: Cow::Borrowed(group),
+            version: Cow::Borrowed(version),
+            kind: Cow::Borrowed(kind),
+            plural: Cow::Borrowed(plural),
+            namespaced,
+        }
+    }
+
+    const fn namespaced(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
+        Self::row(group, version, kind, plural, true)
+    }
+
+    const fn cluster(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Self {
+        Self::row(group, version, kind, plural, false)
+    }
+
+    /// `apps/v1`, or `v1` for the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// Whether both name the same stored objects: versions of one group are views of the same data.
+    pub fn same_resource(&self, other: &Kind) -> bool {
+        self.group == other.group && self.plural == other.plural
+    }
+
+    pub(crate) fn api_resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.to_string(),
+            version: self.version.to_string(),
+            api_version: self.api_version(),
+            kind: self.kind.to_string(),
+            plural: self.plural.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.kind)
+    }
+}
+
+/// The group of an `apiVersion`: `apps` of `apps/v1`, empty for `v1`.
+pub fn group_of(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}

@@ -1,0 +1,54 @@
+//! The tests, by what they are about.
+
+mod custom;
+mod deletion;
+mod deployments;
+mod kubectl;
+mod pods;
+mod stateful;
+
+use anyhow::Result;
+use cluster::{Cluster, Flavor};
+use futures::future::BoxFuture;
+
+pub struct Test {
+    pub name: &'static str,
+    /// Where the other cluster cannot do it, with the reason beside the test.
+    pub only: Option<Flavor>,
+    pub body: for<'a> fn(&'a Cluster) -> BoxFuture<'a, Result<()>>,
+}
+
+macro_rules! tests {
+    ($($module:ident :: $name:ident $(on $flavor:ident)?),* $(,)?) => {
+        pub const ALL: &[Test] = &[$(Test {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            only: tests!(@only $($flavor)?),
+            body: |cluster| Box::pin($module::$name(cluster)),
+        }),*];
+    };
+    (@only) => { None };
+    (@only $flavor:ident) => { Some(Flavor::$flavor) };
+}
+
+tests! {
+    deployments::three_web_servers_answer_on_their_addresses,
+    deployments::a_rollout_replaces_pods_and_can_be_undone,
+    deployments::a_bad_rollout_keeps_the_old_pods,
+    deployments::scale_up_and_down,
+    deployments::a_killed_pod_is_replaced,
+    stateful::pods_come_in_order_and_go_in_reverse,
+    pods::environment_and_volumes_are_as_the_manifest_says,
+    pods::a_crash_loop_is_told_and_logged,
+    pods::init_containers_run_first_and_exit_codes_are_kept,
+    pods::readiness_follows_the_probe,
+    pods::a_failing_liveness_probe_restarts,
+    pods::termination_waits_for_the_process,
+    pods::a_container_without_a_command_is_refused,
+    deletion::background_foreground_and_orphan,
+    deletion::a_namespace_takes_its_contents_along,
+    custom::a_custom_resource_scales_through_kubectl,
+    kubectl::everyday_commands,
+    kubectl::logs_follow_and_watch_stream,
+    // a real cluster needs metrics-server for it, which is a suite of its own
+    kubectl::top_shows_usage on Embedded,
+}
