@@ -13,7 +13,7 @@ where
     let mut pause = FIRST_PAUSE;
     for _ in 1..ATTEMPTS {
         match ask().await {
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404 | 405) => {
+            Err(kube::Error::Api(status)) if matches!(status.code, 403..=405) => {
                 return Err(kube::Error::Api(status));
             }
             Err(_) => tokio::time::sleep(pause).await,
