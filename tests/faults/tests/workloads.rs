@@ -148,6 +148,7 @@ async fn settled(deployments: &Api<Deployment>, name: &str) -> Result<()> {
         let counts =
             [status.replicas, status.updated_replicas, status.available_replicas, status.ready_replicas];
         if status.observed_generation == deployment.metadata.generation
+            && status.terminating_replicas.unwrap_or(0) == 0
             && counts.iter().all(|count| *count == desired)
         {
             return Ok(());
