@@ -65,10 +65,7 @@ async fn resource(
     }
     let registry = server.registry();
     let Some((kind, version)) = registry.find(&target.group, &target.version, &target.resource) else {
-        let served = registry
-            .groups()
-            .iter()
-            .any(|(group, versions)| *group == target.group && versions.contains(&target.version));
+        let served = registry.groups().iter().any(|(group, _)| *group == target.group);
         return if served { Err(ApiError::no_such_path()) } else { Ok(nothing_here()) };
     };
     if !kind.namespaced && !target.namespace.is_empty() {

@@ -296,6 +296,10 @@ fn count_generation(call: &Call, live: &Value, object: &mut Value) {
     let changed = match call.kind.rules.generation {
         Generation::None => return,
         Generation::Spec => live.get("spec") != object.get("spec"),
+        Generation::SpecAndAnnotations => {
+            live.get("spec") != object.get("spec")
+                || live["metadata"].get("annotations") != object["metadata"].get("annotations")
+        }
         Generation::Content => {
             let content = |object: &Value| -> Vec<(String, Value)> {
                 let skip_status = call.version().status;
