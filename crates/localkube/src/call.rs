@@ -287,6 +287,9 @@ impl Call {
 /// Enough of a body to recognize it: text if it looks like JSON, else hexadecimal.
 fn summary(body: &[u8]) -> String {
     const SHOWN: usize = 2048;
+    if body.is_empty() {
+        return "<empty>".to_owned();
+    }
     if body.first() == Some(&b'{') {
         let text = String::from_utf8_lossy(body);
         return match text.char_indices().nth(SHOWN) {

@@ -12,7 +12,9 @@ use crate::{
     call::{Call, Warnings},
     discovery,
     error::{ApiError, Result},
-    metrics_api, openapi, subresources, verbs,
+    metrics_api, openapi,
+    registry::Origin,
+    subresources, verbs,
 };
 
 pub async fn route(server: &ApiServer, parts: Parts, body: Bytes) -> Result<Response> {
@@ -69,7 +71,11 @@ async fn resource(
         return if served { Err(ApiError::no_such_path()) } else { Ok(nothing_here()) };
     };
     if !kind.namespaced && !target.namespace.is_empty() {
-        return Err(ApiError::no_such_path());
+        return if kind.origin == Origin::Custom {
+            Ok(nothing_here())
+        } else {
+            Err(ApiError::no_such_path())
+        };
     }
     let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::admin);
     let call = Call {

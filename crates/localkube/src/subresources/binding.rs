@@ -46,7 +46,6 @@ pub async fn bind(call: &Call, body: &Bytes) -> Result<Response> {
             "status": "True",
             "lastProbeTime": null,
             "lastTransitionTime": object::timestamp(call.now),
-            "observedGeneration": object::generation(live),
         });
         let conditions =
             object::map_at(&mut object, &["status"]).entry("conditions").or_insert_with(|| json!([]));
@@ -54,7 +53,7 @@ pub async fn bind(call: &Call, body: &Bytes) -> Result<Response> {
             list.retain(|condition| condition["type"] != "PodScheduled");
             list.push(scheduled);
         }
-        Ok(Proposal { object, tracked: false })
+        Ok(Proposal { object, tracked: true })
     };
     verbs::update_object(call, propose, dry_run, "CreateOptions").await?;
     Ok(success(201))

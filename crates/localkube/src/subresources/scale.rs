@@ -48,16 +48,12 @@ pub async fn answer(call: &Call, verb: Verb, body: &Bytes) -> Result<Response> {
     let propose = |live: Option<&Value>| -> Result<Proposal> {
         let live = live.ok_or_else(|| ApiError::not_found(&call.subject(), &call.target.name))?;
         let owners = Owners::of(call, live, &paths)?;
-        let mut current = scale(call, live, &paths).or_else(|error| match wanted {
-            // A replica count that is not there yet can be set, but not changed.
-            Wanted::Scale(_) => Ok(show(live, &paths)),
-            Wanted::Patch(_) => Err(error),
-        })?;
+        let mut current = show(live, &paths);
         current["metadata"]["managedFields"] = owners.of_scale.clone().into();
         let new = match &wanted {
-            Wanted::Scale(scale) => owners.track(call, &current, scale.clone()),
+            Wanted::Scale(scale) => owners.track(call, &current, omit_zero(scale.clone())),
             Wanted::Patch(Patch::Apply { config, force }) => owners.apply(call, &current, config, *force)?,
-            Wanted::Patch(patch) => owners.track(call, &current, patch.apply_to(call, &current)?),
+            Wanted::Patch(patch) => owners.track(call, &current, omit_zero(patch.apply_to(call, &current)?)),
         };
         check(call, &new)?;
         let mut object = live.clone();
@@ -151,7 +147,8 @@ fn check(call: &Call, scale: &Value) -> Result<()> {
             crate::go_syntax::kind_of(replicas)
         )));
     }
-    if replicas.as_i64().is_some_and(|count| count < 0) {
+    // Custom resources have rules of their own for it.
+    if call.kind.origin == Origin::Builtin && replicas.as_i64().is_some_and(|count| count < 0) {
         let error =
             FieldError::invalid("spec.replicas", replicas.clone(), "must be greater than or equal to 0");
         let subject = Subject::new("autoscaling", "scales", "Scale");
@@ -191,6 +188,14 @@ fn show(object: &Value, paths: &ScalePaths) -> Value {
         status["selector"] = selector.into();
     }
     json!({"kind": "Scale", "apiVersion": API_VERSION, "metadata": metadata, "spec": spec, "status": status})
+}
+
+/// A Scale does not write zero replicas down, and so nobody owns them.
+fn omit_zero(mut scale: Value) -> Value {
+    if scale["spec"]["replicas"] == 0 {
+        object::remove(&mut scale, &["spec", "replicas"]);
+    }
+    scale
 }
 
 fn read<'a>(object: &'a Value, path: &[String]) -> Option<&'a Value> {

@@ -84,7 +84,13 @@ pub fn custom_columns(additional: &Value) -> Arc<[Column]> {
             name: text(&column["name"]),
             kind: text(&column["type"]),
             format: text(&column["format"]),
-            description: text(&column["description"]),
+            description: match column["description"].as_str() {
+                Some(description) => description.to_owned().into(),
+                None => {
+                    let path = column["jsonPath"].as_str().unwrap_or_default();
+                    format!("Custom resource definition column (in JSONPath format): {path}").into()
+                }
+            },
             priority: column["priority"].as_i64().unwrap_or_default(),
             cell: Cell::Path(JsonPath::parse(column["jsonPath"].as_str().unwrap_or_default())),
         });
