@@ -1,5 +1,7 @@
 //! What controllers do, through `kube::Client` without a socket.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::{
     api::{

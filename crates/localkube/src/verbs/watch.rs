@@ -270,7 +270,7 @@ impl Shaper<'_> {
             Shape::Metadata => render::partial(object),
             Shape::Table => {
                 let meta = json!({"resourceVersion": crate::object::resource_version(object)});
-                let columns = &self.call.version().columns;
+                let columns = table::columns(&self.call.kind, self.call.version);
                 table::table(columns, &[object], self.include, meta, jiff::Timestamp::now(), header)
             }
         }
