@@ -33,6 +33,24 @@ pub fn decode(call: &Call, object: &mut Value, options: &str) -> Result<()> {
     call.report(&unknown, "unknown", options)
 }
 
+/// Brings an object that the server changed back into the form that its kind has on the wire.
+pub fn normalize(call: &Call, object: &mut Value) {
+    if let Some(rules) = rules(&call.kind, call.version) {
+        let _ = rules.decode(object);
+    }
+}
+
+/// An object of the kind before anything is set in it.
+pub fn empty(kind: &Kind, version: usize) -> &Value {
+    kind.versions[version].empty.get_or_init(|| {
+        let mut object = Value::Object(serde_json::Map::new());
+        if let Some(rules) = rules(kind, version) {
+            let _ = rules.decode(&mut object);
+        }
+        object
+    })
+}
+
 pub fn default(call: &Call, object: &mut Value) {
     if let Some(rules) = rules(&call.kind, call.version) {
         rules.set_defaults(object);
@@ -40,6 +58,10 @@ pub fn default(call: &Call, object: &mut Value) {
 }
 
 pub fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<()> {
+    // these change what an ordinary update may not: a pod's node, its resources
+    if matches!(call.target.subresource.as_str(), "binding" | "resize") {
+        return Ok(());
+    }
     let Some(rules) = rules(&call.kind, call.version) else { return Ok(()) };
     let part = if call.target.subresource == "status" { Part::Status } else { Part::Whole };
     let errors = match old {

@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p promql --example engine_bench [ROUNDS [SHAPE]]`
 //!
-//! One thread; each line is the best of ROUNDS (default 10), since the machine's noise only ever adds time. Where the
-//! kernel tells the time that the process really ran, waiting for a busy processor does not count.
+//! One thread; each line is the mean of ROUNDS (default 50). Where the kernel tells the time that the thread really ran,
+//! waiting for a busy processor does not count; the kernel brings that up to date only every few milliseconds, so one
+//! round alone would say little.
 #![allow(clippy::print_stdout)]
 
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ const HOURS_2: i64 = 7_200_000;
 const LEAD: i64 = 600_000;
 
 fn main() -> promql::Result<()> {
-    let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(10);
+    let rounds: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).filter(|&n| n > 0).unwrap_or(50);
     let only = std::env::args().nth(2).unwrap_or_default();
     let source = load()?;
     let range = Steps { start: LEAD, end: LEAD + HOURS_2, step: 30_000 };
@@ -37,20 +38,19 @@ fn main() -> promql::Result<()> {
     for (name, query, steps) in shapes.into_iter().filter(|(name, ..)| name.contains(&only)) {
         let plan = parse(query)?;
         let engine = Engine::default();
-        let mut best = Duration::MAX;
+        let begin = Clock::now();
         for _ in 0..rounds {
-            let begin = Clock::now();
             match steps {
                 Some(steps) => drop(engine.query_range(&plan, &source, steps, Limits::default())?),
                 None => drop(engine.query_instant(&plan, &source, LEAD + HOURS_2, Limits::default())?),
             }
-            best = best.min(begin.elapsed());
         }
+        let mean = begin.elapsed() / rounds;
         let cells = if steps.is_some() { 3 * PODS * 241 } else { 10 * PODS };
         println!(
             "{name:<28} {:>10.3} {:>12.1}",
-            best.as_secs_f64() * 1e3,
-            best.as_nanos() as f64 / cells as f64
+            mean.as_secs_f64() * 1e3,
+            mean.as_nanos() as f64 / cells as f64
         );
     }
     Ok(())

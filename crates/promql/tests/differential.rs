@@ -2,6 +2,7 @@
 //!
 //! Prometheus is built from the pinned Go module (`oracle/main.go`), which takes some minutes the first time:
 //! `cargo test -p promql --test differential -- --ignored`
+#![allow(clippy::unwrap_used)] // a test, though its helpers are not marked as such
 
 mod generate;
 
@@ -99,7 +100,8 @@ fn ask(oracle: &Path, series: &[(Labels, Vec<(i64, f64)>)], asked: &[(String, St
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-type Rows = Vec<(Labels, Vec<Point>)>;
+type Row = (Labels, Vec<Point>);
+type Rows = Vec<Row>;
 
 fn answer(source: &MemorySource, query: &str, steps: Steps) -> Result<(Rows, [bool; 2]), String> {
     let plan = parse(query).map_err(|e| e.to_string())?;
@@ -139,9 +141,8 @@ fn compare(
         rows.sort_by(|a, b| a.0.cmp(&b.0));
     }
     let same_point = |(a, b): (&Point, &Point)| a.time == b.time && same(a.value, b.value);
-    let same_row = |((l, a), (m, b)): (&(Labels, Vec<Point>), &(Labels, Vec<Point>))| {
-        l == m && a.len() == b.len() && a.iter().zip(b).all(same_point)
-    };
+    let same_row =
+        |((l, a), (m, b)): (&Row, &Row)| l == m && a.len() == b.len() && a.iter().zip(b).all(same_point);
     if ours.len() != theirs_rows.len() || !ours.iter().zip(&theirs_rows).all(same_row) {
         return Err(format!("\n    ours   {ours:?}\n    theirs {theirs_rows:?}"));
     }
@@ -152,7 +153,7 @@ fn compare(
     Ok(())
 }
 
-fn row(json: &Json) -> (Labels, Vec<Point>) {
+fn row(json: &Json) -> Row {
     let labels = json["labels"].as_object().into_iter().flatten();
     let labels = Labels::from_pairs(labels.map(|(k, v)| (k.as_str(), v.as_str().unwrap_or(""))));
     let times = json["times"].as_array().into_iter().flatten();

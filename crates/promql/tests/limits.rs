@@ -9,7 +9,7 @@ fn source() -> MemorySource {
     let mut source = MemorySource::new();
     for i in 0..200 {
         let labels = Labels::from_pairs([("__name__", "m".to_string()), ("i", i.to_string())]);
-        source.push_all(&labels, 0, 1000, &[1.0; 100]).unwrap();
+        source.push_all(&labels, 0, 1000, &[1.0; 100]).expect("times ascend");
     }
     source
 }

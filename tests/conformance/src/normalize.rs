@@ -28,6 +28,12 @@ fn walk(value: &mut Value, names: &Names<'_>) {
                 *name = format!("{prefix}<generated>");
             }
             sort_causes(map);
+            // prose, for people who read it
+            if let Some(Value::Array(columns)) = map.get_mut("columnDefinitions") {
+                columns.iter_mut().filter_map(Value::as_object_mut).for_each(|column| {
+                    column.remove("description");
+                });
+            }
             let empty_creation = map.get("creationTimestamp").is_some_and(Value::is_null);
             if empty_creation {
                 map.remove("creationTimestamp");

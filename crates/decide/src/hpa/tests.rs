@@ -178,6 +178,7 @@ fn totals() {
         t=5s replicas=0 queue=0 zeroed=true
         t=6s replicas=0 queue=25
         t=7s replicas=3 queue=20
+        t=7s replicas=3 queue=10
         t=8s replicas=3 queue=err cpu=0
         t=9s replicas=3 queue=9223372036854775807,9223372036854775807 cpu=0,0,0
         t=10s replicas=3 queue=-5 cpu=0,0,0
@@ -192,6 +193,7 @@ fn totals() {
             t=5s replicas=0 queue=0 zeroed=true => 0 OnTarget: the metrics are on target
             t=6s replicas=0 queue=25 => 0 ScalingDisabled: the target was set to zero replicas by hand; autoscaling is off until that changes
             t=7s replicas=3 queue=20 => 3 NoValidMetric: no metric can be used (1 tried), so nothing changes
+            t=7s replicas=3 queue=10 => 3 OnTarget: the metrics are on target
             t=8s replicas=3 queue=err cpu=0 => 3 NoValidMetric: no metric can be used (1 tried), so nothing changes
             t=9s replicas=3 queue=9223372036854775807,9223372036854775807 cpu=0,0,0 => 12 ScaleUpLimit: scaling up is limited to 100 % in 15 s, so 12 and not 2147483647 (-3 already in that period)
             t=10s replicas=3 queue=-5 cpu=0,0,0 => 3 NoValidMetric: no metric can be used (1 tried), so nothing changes

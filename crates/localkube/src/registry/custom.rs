@@ -91,6 +91,7 @@ fn version(crd: &Value, group: &str, kind: &str, value: &Value) -> Version {
         deprecation,
         conversion: Conversion::None,
         schema: OnceLock::from(schema),
+        empty: OnceLock::new(),
         name: name.into(),
     }
 }

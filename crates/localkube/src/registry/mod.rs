@@ -58,6 +58,8 @@ pub struct Version {
     pub conversion: Conversion,
     /// Of built-in kinds, looked up when first needed.
     pub schema: OnceLock<Option<Arc<schema::Kind>>>,
+    /// See [`crate::admit::empty`].
+    pub empty: OnceLock<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,6 +211,14 @@ impl Registry {
         let version =
             kind.versions.iter().position(|candidate| candidate.served && candidate.name == version)?;
         Some((kind.clone(), version))
+    }
+
+    /// Whether some built-in kind has this name in this `apiVersion`.
+    pub fn knows(&self, api_version: &str, kind: &str) -> bool {
+        self.kinds
+            .iter()
+            .filter(|one| one.origin == Origin::Builtin && one.kind == kind)
+            .any(|one| (0..one.versions.len()).any(|version| one.api_version(version) == api_version))
     }
 
     pub fn of_table(&self, table: &str) -> Option<&Arc<Kind>> {

@@ -49,11 +49,19 @@ fn label_selectors_select() {
 fn label_selectors_that_make_no_sense() {
     let check =
         |text: &str, expect: Expect| expect.assert_eq(&LabelSelector::parse(text).unwrap_err().to_string());
-    check("app in", expect![[r#"found '', expected: '('"#]]);
+    check("app in", expect![[r#"unable to parse requirement: found '' expected: '('"#]]);
     check("a=b,", expect![[r#"found '', expected: identifier after ','"#]]);
-    check("a b", expect![[r#"found 'b', expected: in, notin, =, ==, !=, gt, lt"#]]);
-    check("=x", expect![[r#"found '=', expected: identifier"#]]);
-    check("a>x", expect![[r#"for 'Gt', 'Lt' operators, the value must be an integer: "x""#]]);
+    check(
+        "a b",
+        expect![[r#"unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"#]],
+    );
+    check("=x", expect![[r#"found '=', expected: !, identifier, or 'end of string'"#]]);
+    check(
+        "a>x",
+        expect![[
+            r#"unable to parse requirement: values[0]: Invalid value: "x": for 'Gt', 'Lt' operators, the value must be an integer"#
+        ]],
+    );
 }
 
 #[test]

@@ -31,7 +31,7 @@ pub fn series() -> impl Strategy<Value = Vec<(Labels, Vec<(i64, f64)>)>> {
 pub fn source(series: &[(Labels, Vec<(i64, f64)>)]) -> MemorySource {
     let mut source = MemorySource::new();
     for (labels, samples) in series {
-        samples.iter().for_each(|&(time, value)| source.push(labels, time, value).unwrap());
+        samples.iter().for_each(|&(time, value)| source.push(labels, time, value).expect("times ascend"));
     }
     source
 }

@@ -213,7 +213,15 @@ fn pull_policy(image: Option<&Value>) -> &'static str {
     }
     let name = image.rsplit('/').next().unwrap_or(image);
     match name.split_once(':') {
-        _ if image.is_empty() => "IfNotPresent",
+        // what is no image has no tag either
+        _ if name.split(':').next().is_none_or(|name| {
+            !name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+                || name
+                    .contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c)))
+        }) =>
+        {
+            "IfNotPresent"
+        }
         None | Some((_, "latest")) => "Always",
         Some(_) => "IfNotPresent",
     }

@@ -59,7 +59,7 @@ macro_rules! row {
 }
 
 use names::{name_is_label as label, name_is_subdomain as subdomain, path_segment as segment};
-use validate::{NONE, config, infra, pod, scaling, service, workload};
+use validate::{NONE, config, infra, pod, scaling, service, volume, workload};
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     vec![
@@ -70,7 +70,7 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row!("" "v1" "LimitRange", core::LimitRange, Namespaced, subdomain, infra::LIMIT_RANGE),
         row!("" "v1" "Namespace", core::Namespace, Cluster, label, NONE),
         row!("" "v1" "Node", core::Node, Cluster, subdomain, infra::NODE),
-        row!("" "v1" "PersistentVolumeClaim", core::PersistentVolumeClaim, Namespaced, subdomain, NONE),
+        row!("" "v1" "PersistentVolumeClaim", core::PersistentVolumeClaim, Namespaced, subdomain, volume::CLAIM),
         row!("" "v1" "Pod", core::Pod, Namespaced, subdomain, pod::POD),
         row!("" "v1" "ResourceQuota", core::ResourceQuota, Namespaced, subdomain, infra::RESOURCE_QUOTA),
         row!("" "v1" "Secret", core::Secret, Namespaced, subdomain, config::SECRET),

@@ -93,8 +93,16 @@ fn service(spec: &mut Map<String, Value>) {
     if spec.get("type").is_some_and(|kind| kind == "ExternalName") {
         return;
     }
-    spec.entry("ipFamilies").or_insert(json!(["IPv4"]));
-    spec.entry("ipFamilyPolicy").or_insert(json!("SingleStack"));
+    // without a selector the addresses are somebody else's, of whatever family
+    let headless = spec.get("clusterIP").is_some_and(|address| address == "None");
+    let selects = spec.get("selector").and_then(Value::as_object).is_some_and(|labels| !labels.is_empty());
+    let (families, policy) = if headless && !selects {
+        (json!(["IPv4", "IPv6"]), "RequireDualStack")
+    } else {
+        (json!(["IPv4"]), "SingleStack")
+    };
+    spec.entry("ipFamilies").or_insert(families);
+    spec.entry("ipFamilyPolicy").or_insert(json!(policy));
     if let Some(address) = spec.get("clusterIP").filter(|address| **address != "").cloned() {
         spec.entry("clusterIPs").or_insert(json!([address]));
     }

@@ -36,6 +36,10 @@ pub(super) fn common(container: &Value, volumes: &HashSet<String>, path: &Path<'
         &path.child("imagePullPolicy"),
         errors,
     );
+    let policy = json::text(container, "restartPolicy");
+    if !policy.is_empty() {
+        one_of(policy, &["Always", "Never", "OnFailure"], &path.child("restartPolicy"), errors);
+    }
     resources(container.get("resources").unwrap_or(&Value::Null), &path.child("resources"), errors);
 }
 

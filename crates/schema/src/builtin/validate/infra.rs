@@ -151,6 +151,12 @@ fn limit_range(object: &Value, errors: &mut Errors) {
         if !seen.insert(kind) {
             errors.push(FieldError::duplicate(at.child("type"), kind));
         }
+        let standard = ["Pod", "Container", "PersistentVolumeClaim"];
+        if names::qualified_name(kind).is_empty() && !kind.contains('/') && !standard.contains(&kind) {
+            let detail = "must be a standard limit type or fully qualified";
+            errors.push(FieldError::invalid(at.child("type"), kind, detail));
+        }
+        invalid_each(names::qualified_name(kind), kind, &at.child("type"), errors);
         for field in ["max", "min", "default", "defaultRequest"] {
             quantities(limit.get(field).unwrap_or(&Value::Null), &at.child(field), errors);
         }

@@ -5,6 +5,7 @@ pub(super) mod container;
 pub(super) mod infra;
 pub(super) mod pod;
 pub(super) mod scaling;
+mod scheduling;
 pub(super) mod selector;
 pub(super) mod service;
 pub(super) mod volume;

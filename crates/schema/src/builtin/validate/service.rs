@@ -45,6 +45,11 @@ fn service(object: &Value, errors: &mut Errors) {
         }
         _ => {}
     }
+    let address = json::text(spec, "clusterIP");
+    if !matches!(address, "" | "None") && kind != "ExternalName" {
+        let base = path.child("clusterIPs");
+        ip(address, &base.index(0), errors);
+    }
     service_ports(ports, kind, &base, errors);
     meta::labels(spec.get("selector"), &path.child("selector"), errors);
     one_of(
@@ -143,7 +148,11 @@ fn endpoints(object: &Value, errors: &mut Errors) {
             let base = at.child(list);
             for (index, address) in json::list(subset, list).iter().enumerate() {
                 let at = base.index(index);
-                ip(json::text(address, "ip"), &at.child("ip"), errors);
+                let text = json::text(address, "ip");
+                ip(text, &at.child("ip"), errors);
+                if text.parse::<std::net::IpAddr>().is_err() {
+                    errors.push(FieldError::invalid(at.child("ip"), text, "must be a valid IP address"));
+                }
             }
         }
         let ports = json::list(subset, "ports");

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Checks, Errors, amount, at_most_100_percent, int_or_percent, invalid_each, non_negative, pod, selector,
-    spec, status,
+    spec, status, volume,
 };
 use crate::{FieldError, Path, json, meta, names};
 
@@ -125,6 +125,11 @@ fn stateful_set(object: &Value, errors: &mut Errors) {
             errors.push(FieldError::not_supported(base.child(field), policy, &["Retain", "Delete"]));
         }
     }
+    let base = path.child("volumeClaimTemplates");
+    for (index, claim) in json::list(spec, "volumeClaimTemplates").iter().enumerate() {
+        let at = base.index(index);
+        volume::claim(self::spec(claim), &at.child("spec"), errors);
+    }
     for field in ["replicas", "minReadySeconds"] {
         non_negative(spec, field, &path, errors);
     }
@@ -199,9 +204,12 @@ fn selector_and_template(spec: &Value, word: &str, kind: &str, path: &Path<'_>, 
                 let detail = format!("empty selector is invalid for {word}");
                 errors.push(FieldError::invalid(selector_path, selector.clone(), detail));
             } else if !selector::is_sound(selector) {
-                let detail = if word == "statefulset" { "" } else { "invalid label selector" };
-                errors.push(FieldError::invalid(selector_path, selector.clone(), detail));
-                return;
+                // a DaemonSet's template is looked at all the same
+                if word != "daemonset" {
+                    let detail = if word == "statefulset" { "" } else { "invalid label selector" };
+                    errors.push(FieldError::invalid(selector_path, selector.clone(), detail));
+                    return;
+                }
             } else if !selector::matches(selector, &template["metadata"]["labels"]) {
                 errors.push(mismatch());
             }

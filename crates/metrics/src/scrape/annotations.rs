@@ -1,0 +1,125 @@
+//! `prometheus.io/*`: whether and where a pod wants to be scraped.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    pub port: u16,
+    pub path: String,
+    pub interval: Option<Duration>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnnotationError {
+    #[error("prometheus.io/scrape is {0:?}: use \"true\" or \"false\"")]
+    Scrape(String),
+    #[error("prometheus.io/scheme is {0:?}: only \"http\" is supported")]
+    Scheme(String),
+    #[error("prometheus.io/port is {0:?}: use a number from 1 to 65535")]
+    Port(String),
+    #[error("no prometheus.io/port, and the pod declares no container port: set the annotation")]
+    NoPort,
+    #[error("prometheus.io/path is {0:?}: use a path that starts with \"/\"")]
+    Path(String),
+    #[error("prometheus.io/interval is {0:?}: use seconds or minutes such as \"15s\", from 1s to 10m")]
+    Interval(String),
+}
+
+impl Endpoint {
+    /// None if the pod does not ask to be scraped. `first_port` is the first port that its containers declare.
+    pub fn from_annotations(
+        annotations: &BTreeMap<String, String>,
+        first_port: Option<u16>,
+    ) -> Result<Option<Self>, AnnotationError> {
+        let get = |name: &str| annotations.get(&format!("prometheus.io/{name}")).map(|v| v.trim());
+        match get("scrape") {
+            None => return Ok(None),
+            Some(v) if v.eq_ignore_ascii_case("false") || v.is_empty() => return Ok(None),
+            Some(v) if v.eq_ignore_ascii_case("true") => {}
+            Some(other) => return Err(AnnotationError::Scrape(other.into())),
+        }
+        if let Some(scheme) = get("scheme").filter(|s| !s.is_empty() && !s.eq_ignore_ascii_case("http")) {
+            return Err(AnnotationError::Scheme(scheme.into()));
+        }
+        let port = match get("port").filter(|p| !p.is_empty()) {
+            Some(text) => {
+                text.parse().ok().filter(|p| *p > 0).ok_or_else(|| AnnotationError::Port(text.into()))?
+            }
+            None => first_port.ok_or(AnnotationError::NoPort)?,
+        };
+        let path = get("path").filter(|p| !p.is_empty()).unwrap_or("/metrics");
+        let is_path = path.starts_with('/') && path.parse::<http::uri::PathAndQuery>().is_ok();
+        if !is_path {
+            return Err(AnnotationError::Path(path.into()));
+        }
+        let interval = match get("interval").filter(|i| !i.is_empty()) {
+            Some(text) => Some(interval(text).ok_or_else(|| AnnotationError::Interval(text.into()))?),
+            None => None,
+        };
+        Ok(Some(Self { port, path: path.into(), interval }))
+    }
+}
+
+fn interval(text: &str) -> Option<Duration> {
+    let (number, unit) = match (text.strip_suffix('s'), text.strip_suffix('m')) {
+        (Some(number), _) => (number, 1),
+        (_, Some(number)) => (number, 60),
+        _ => (text, 1),
+    };
+    let seconds = number.parse::<u64>().ok()?.checked_mul(unit)?;
+    (1..=600).contains(&seconds).then(|| Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn annotations_say_where_or_what_is_wrong() {
+        let cases: [&[(&str, &str)]; 12] = [
+            &[],
+            &[("scrape", "false"), ("port", "x")],
+            &[("scrape", "true")],
+            &[("scrape", "True"), ("port", "9090"), ("path", "/stats?format=prometheus"), ("interval", "1m")],
+            &[("scrape", "true"), ("scheme", "http"), ("interval", "15")],
+            &[("scrape", "yes")],
+            &[("scrape", "true"), ("scheme", "https")],
+            &[("scrape", "true"), ("port", "0")],
+            &[("scrape", "true"), ("port", "http")],
+            &[("scrape", "true"), ("path", "metrics")],
+            &[("scrape", "true"), ("path", "/a b")],
+            &[("scrape", "true"), ("interval", "500ms")],
+        ];
+        let mut out = String::new();
+        for case in cases {
+            let annotations =
+                case.iter().map(|(k, v)| (format!("prometheus.io/{k}"), v.to_string())).collect();
+            let text = match Endpoint::from_annotations(&annotations, Some(5000)) {
+                Ok(Some(e)) => format!("{}{} {:?}", e.port, e.path, e.interval),
+                Ok(None) => "not scraped".into(),
+                Err(e) => e.to_string(),
+            };
+            out += &format!("{text}\n");
+        }
+        expect![[r#"
+            not scraped
+            not scraped
+            5000/metrics None
+            9090/stats?format=prometheus Some(60s)
+            5000/metrics Some(15s)
+            prometheus.io/scrape is "yes": use "true" or "false"
+            prometheus.io/scheme is "https": only "http" is supported
+            prometheus.io/port is "0": use a number from 1 to 65535
+            prometheus.io/port is "http": use a number from 1 to 65535
+            prometheus.io/path is "metrics": use a path that starts with "/"
+            prometheus.io/path is "/a b": use a path that starts with "/"
+            prometheus.io/interval is "500ms": use seconds or minutes such as "15s", from 1s to 10m
+        "#]]
+        .assert_eq(&out);
+        let wanted = BTreeMap::from([("prometheus.io/scrape".to_string(), "true".to_string())]);
+        assert_eq!(Endpoint::from_annotations(&wanted, None), Err(AnnotationError::NoPort));
+    }
+}
