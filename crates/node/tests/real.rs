@@ -4,12 +4,12 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use cluster::real::{ControlPlane, Options};
-use k8s_openapi::api::core::v1::Node;
-use kube::Api;
+use kube::Client;
+use serde_json::json;
 
 mod suite;
 
-use suite::{NODE, NodeProcess, node_restart, pods};
+use suite::{NodeProcess, Scenario, node_restart, shell};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_run_as_processes() {
@@ -17,25 +17,25 @@ async fn pods_run_as_processes() {
     let client = plane.client().await.unwrap();
     let data_dir = tempfile::tempdir().unwrap();
     let node = NodeProcess::start(&client, &plane.kubeconfig(), data_dir.path(), &[]).await;
-    let registered = Api::<Node>::all(client.clone()).get(NODE).await.unwrap();
-    let port = registered.status.unwrap().daemon_endpoints.unwrap().kubelet_endpoint.unwrap().port;
-    let kubelet = format!("https://127.0.0.1:{port}");
-
-    // Named when they are through: a scenario that waits for ever is the one that is missing.
-    macro_rules! all {
-        ($($name:ident($($argument:expr),*);)*) => {
-            futures::join!($(async { pods::$name($($argument),*).await; println!("passed {}", stringify!($name)) }),*)
-        };
-    }
-    all!(
-        a_web_server_answers_on_its_own_address(&client);
-        a_crashing_container_is_restarted_with_growing_pauses(&client);
-        volumes_and_environment_come_from_the_api(&client);
-        probes_restart_and_hold_back(&client);
-        init_containers_sidecars_and_an_end(&client);
-        a_stubborn_process_is_killed_with_all_its_children(&client);
-        what_cannot_run_says_so(&client);
-        a_token_is_projected_and_usage_is_measured(&client, &kubelet);
-    );
+    suite::run(&client).await;
+    a_token_is_projected(&client).await;
     node_restart::run(&client, &plane.kubeconfig(), data_dir.path(), node, &[]).await;
+}
+
+/// Only on an API server that gives out tokens.
+async fn a_token_is_projected(client: &Client) {
+    let s = Scenario::new(client);
+    let mut container = shell("cut -c1-2 /var/run/ballast-token/token; exec sleep 1000");
+    container["volumeMounts"] = json!([{ "name": "token", "mountPath": "/var/run/ballast-token" }]);
+    let token = json!({ "sources": [{ "serviceAccountToken": { "path": "token" } }] });
+    let volumes = json!([{ "name": "token", "projected": token }]);
+    s.create(
+        "token",
+        json!({ "containers": [container], "serviceAccountName": "default", "volumes": volumes }),
+    )
+    .await;
+    s.until_ready("token").await;
+    s.follow("token", "ey").await;
+    s.delete("token", 0).await;
+    s.until_gone("token").await;
 }

@@ -1,5 +1,5 @@
 //! A process node of its own, for tests against any API server: `process-node NAME DATA_DIR [--schedule]`, with the
-//! API server from the kubeconfig. `process-node pod-exec` is its launcher.
+//! API server from the kubeconfig and the log level from `RUST_LOG`. `process-node pod-exec` is its launcher.
 
 use std::process::ExitCode;
 
@@ -30,6 +30,8 @@ fn run(arguments: &[String]) -> Result<(), String> {
         [name, data_dir, flag] if flag == "--schedule" => (name, data_dir, true),
         _ => return Err("usage: process-node NAME DATA_DIR [--schedule]".to_owned()),
     };
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
     runtime.block_on(async {
         let client = kube::Client::try_default().await.map_err(|error| error.to_string())?;

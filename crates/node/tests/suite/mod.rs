@@ -76,6 +76,27 @@ impl Drop for NodeProcess {
     }
 }
 
+/// All that a node does while it is left in peace.
+pub async fn run(client: &Client) {
+    // Named when they are through: a scenario that waits for ever is the one that is missing.
+    macro_rules! all {
+        ($($name:ident)*) => {
+            futures::join!($(async { pods::$name(client).await; println!("passed {}", stringify!($name)) }),*)
+        };
+    }
+    all!(
+        a_web_server_answers_on_its_own_address
+        a_crashing_container_is_restarted_with_growing_pauses
+        volumes_and_environment_come_from_the_api
+        probes_restart_and_hold_back
+        init_containers_sidecars_and_an_end
+        a_stubborn_process_is_killed_with_all_its_children
+        what_cannot_run_says_so
+        usage_is_measured
+        memory_is_limited_where_cgroups_allow
+    );
+}
+
 /// Waits until the object (or its absence) is as wanted, and returns what it then was.
 pub async fn until<K>(api: &Api<K>, name: &str, wanted: impl Fn(Option<&K>) -> bool) -> Option<K>
 where
