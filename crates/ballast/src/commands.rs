@@ -1,5 +1,8 @@
 //! The command line. Each command is a file of its own.
 
+mod decide;
+mod promql;
+mod simulate;
 mod status;
 mod up;
 
@@ -23,6 +26,12 @@ enum Command {
     Up(up::Up),
     /// Tell what the Ballast in a data directory is doing
     Status(status::Status),
+    /// Tell what a policy would do with an input: JSON in, decision out
+    Decide(decide::Decide),
+    /// Run a scenario on a virtual clock: what would happen, and why
+    Simulate(simulate::Simulate),
+    /// Run queries without a server
+    Promql(promql::Promql),
     /// Print the completion script of a shell
     Completions { shell: clap_complete::Shell },
     /// Become a container's process (started by the process node only)
@@ -37,6 +46,9 @@ impl Program {
             Command::PodExec => return node::launch::main(),
             Command::Up(up) => up.run(),
             Command::Status(status) => status.run(),
+            Command::Decide(decide) => decide.run(),
+            Command::Simulate(simulate) => simulate.run(),
+            Command::Promql(promql) => promql.run(),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "ballast", &mut io::stdout());
                 Ok(ExitCode::SUCCESS)

@@ -310,3 +310,43 @@ pub fn sooner(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
         (a, b) => a.or(b),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+
+    use super::*;
+    use crate::{
+        hpa,
+        testing::start,
+        window::{Cooldown, after},
+    };
+
+    #[test]
+    fn a_record_that_was_tampered_with_does_not_replay() {
+        let mut chain = Chain::new(3);
+        chain.push(hpa::Rule::Highest { proposed: Some(9), metric: None, valid: 1, invalid: 0 });
+        chain.push(hpa::Rule::Doubling { limit: 6 });
+        let good = chain.finish((), None);
+        assert_eq!(replay(3, &good.steps), Ok(6));
+        assert_eq!((good.reason.code, good.reason.step), ("ScaleUpLimit", 1));
+
+        let mut other_result = good.steps.clone();
+        other_result[1].after = 7;
+        let mut gap = good.steps.clone();
+        gap.remove(0);
+        for (steps, mismatch) in [
+            (other_result, "step 1 recorded 7, replaying gives 6"),
+            (gap, "step 0 recorded 9, replaying gives 3"),
+        ] {
+            assert_eq!(replay(3, &steps).map_err(|error| error.to_string()), Err(mismatch.to_owned()));
+        }
+    }
+
+    #[test]
+    fn a_cooldown_with_part_of_a_second_left_has_not_ended() {
+        let now = start();
+        let until = after(now, 1).checked_sub(SignedDuration::from_millis(600)).unwrap();
+        assert_eq!(Cooldown::new(now, 3, until).seconds_left, 1);
+    }
+}

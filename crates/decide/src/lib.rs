@@ -14,10 +14,15 @@ pub mod cron;
 pub mod decision;
 pub mod demand;
 pub mod hpa;
+pub mod hvpa;
 pub mod input;
 pub mod number;
 pub mod policy;
+#[cfg(test)]
+mod properties;
 pub mod quantity;
+pub mod recommender;
+pub mod rollout;
 #[cfg(test)]
 mod testing;
 pub mod vertex;

@@ -9,9 +9,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use crate::{
-    Decision, Rule, demand, hpa,
+    Decision, Rule, demand, hpa, hvpa,
     input::{InputError, parse},
-    vertex,
+    recommender, rollout, vertex,
 };
 
 /// A policy's whole input.
@@ -37,7 +37,14 @@ struct Entry {
     decide: fn(&str) -> Result<Outcome, InputError>,
 }
 
-const POLICIES: &[Entry] = &[entry::<hpa::Input>(), entry::<demand::Input>(), entry::<vertex::Input>()];
+const POLICIES: &[Entry] = &[
+    entry::<hpa::Input>(),
+    entry::<demand::Input>(),
+    entry::<vertex::Input>(),
+    entry::<hvpa::Input>(),
+    entry::<recommender::Input>(),
+    entry::<rollout::Input>(),
+];
 
 const fn entry<I: PolicyInput>() -> Entry {
     Entry { name: I::NAME, schema: || schemars::schema_for!(I), decide: |json| parse::<I>(json)?.outcome() }
@@ -114,6 +121,31 @@ impl PolicyInput for vertex::Input {
     }
 }
 
+impl PolicyInput for hvpa::Input {
+    const NAME: &'static str = "hvpa";
+
+    fn outcome(self) -> Result<Outcome, InputError> {
+        Outcome::of(&self.decide()?)
+    }
+}
+
+impl PolicyInput for recommender::Input {
+    const NAME: &'static str = "recommender";
+
+    fn outcome(self) -> Result<Outcome, InputError> {
+        let recommendation = self.recommend()?;
+        Outcome::new(&recommendation, recommendation.explain())
+    }
+}
+
+impl PolicyInput for rollout::Input {
+    const NAME: &'static str = "rollout";
+
+    fn outcome(self) -> Result<Outcome, InputError> {
+        Outcome::of(&self.plan()?)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use expect_test::expect;
@@ -158,7 +190,7 @@ mod tests {
         .map(|(policy, json)| decide(policy, json).unwrap_err().to_string())
         .collect();
         expect![[r#"
-            there is no policy "weather"; expected one of hpa, demand, vertex
+            there is no policy "weather"; expected one of hpa, demand, vertex, hvpa, recommender, rollout
             EOF while parsing a value at line 1 column 0
             missing field `now` at line 1 column 2
             invalid length 0, expected struct Input with 5 elements at line 1 column 2

@@ -199,9 +199,13 @@ fn asleep(
     }
     let waiting = observed.partitions.iter().filter_map(|partition| partition.waiting(oldest));
     let pending = waiting.fold(0i64, i64::saturating_add);
-    chain.push(match pending {
-        0 => Rule::Hold { current: 0, because: Because::NothingPending },
-        _ => Rule::Wake { pending, min },
+    let unknown = observed.partitions.iter().find(|partition| partition.waiting(oldest).is_none());
+    chain.push(match (pending, unknown) {
+        (1.., _) => Rule::Wake { pending, min },
+        (_, Some(Partition { name, .. })) => {
+            Rule::Hold { current: 0, because: Because::UnknownPending { partition: name.clone() } }
+        }
+        (_, None) => Rule::Hold { current: 0, because: Because::NothingPending },
     });
     None
 }

@@ -2,51 +2,78 @@
 
 use std::sync::Arc;
 
-use schema::{Path, Schema};
+use schema::{Part, Schema};
 use serde_json::Value;
 
 use crate::{
     call::Call,
     error::{ApiError, Result},
-    registry::{Kind, Origin},
+    object,
+    registry::Kind,
 };
 
-/// The schema of a kind in a version, if it has one.
+/// What `schema` knows of a kind in a version. Built-in kinds are looked up when first needed: their schemas are
+/// large, and most servers never see most kinds.
+fn rules(kind: &Kind, version: usize) -> Option<&Arc<schema::Kind>> {
+    let version = &kind.versions[version];
+    version
+        .schema
+        .get_or_init(|| schema::Kind::builtin(&kind.group, &version.name, &kind.kind).map(Arc::new))
+        .as_ref()
+}
+
 pub fn schema(kind: &Kind, version: usize) -> Option<&Schema> {
-    kind.versions[version].schema.get_or_init(|| None).as_deref()
+    rules(kind, version).map(|rules| &**rules.schema())
 }
 
 /// Drops fields that the schema does not know, and reports them as the request asks.
 pub fn decode(call: &Call, object: &mut Value, options: &str) -> Result<()> {
-    if let Some(schema) = schema(&call.kind, call.version) {
-        let unknown = schema::prune(object, schema);
-        call.report(&unknown, "unknown", options)?;
+    let Some(rules) = rules(&call.kind, call.version) else { return Ok(()) };
+    let unknown = rules.decode(object).map_err(ApiError::bad_request)?;
+    call.report(&unknown, "unknown", options)
+}
+
+/// Brings an object that the server changed back into the form that its kind has on the wire.
+pub fn normalize(call: &Call, object: &mut Value) {
+    if let Some(rules) = rules(&call.kind, call.version) {
+        let _ = rules.decode(object);
     }
-    Ok(())
+}
+
+/// An object of the kind before anything is set in it.
+pub fn empty(kind: &Kind, version: usize) -> &Value {
+    kind.versions[version].empty.get_or_init(|| {
+        let mut object = Value::Object(serde_json::Map::new());
+        if let Some(rules) = rules(kind, version) {
+            let _ = rules.decode(&mut object);
+        }
+        object
+    })
 }
 
 pub fn default(call: &Call, object: &mut Value) {
-    if let Some(schema) = schema(&call.kind, call.version) {
-        schema::default(object, schema);
+    if let Some(rules) = rules(&call.kind, call.version) {
+        rules.set_defaults(object);
     }
 }
 
 pub fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<()> {
-    let mut errors = Vec::new();
-    if call.kind.origin == Origin::Builtin && call.kind.table_name == crate::crd::TABLE {
-        errors = schema::crd::validate(object, old);
-    } else if let Some(schema) = schema(&call.kind, call.version) {
-        errors = schema::validate(object, old, schema, &Path::ROOT);
+    // these change what an ordinary update may not: a pod's node, its resources
+    if matches!(call.target.subresource.as_str(), "binding" | "resize") {
+        return Ok(());
     }
-    if old.is_none() && crate::object::name(object).is_empty() {
-        errors.push(schema::FieldError::required("metadata.name", "name or generateName is required"));
-    }
+    let Some(rules) = rules(&call.kind, call.version) else { return Ok(()) };
+    let part = if call.target.subresource == "status" { Part::Status } else { Part::Whole };
+    let errors = match old {
+        None => rules.validate_create(object),
+        Some(old) => rules.validate_update(object, old, part),
+    };
     if errors.is_empty() {
         return Ok(());
     }
-    Err(ApiError::invalid(&call.subject(), crate::object::name(object), &errors))
+    Err(ApiError::invalid(&call.subject(), object::name(object), &errors))
 }
 
-pub fn custom_schema(crd: &Value, version: &str) -> Option<Arc<Schema>> {
-    schema::crd::schema(crd, version)
+pub fn custom(crd: &Value, version: &str) -> Option<Arc<schema::Kind>> {
+    schema::Kind::custom(crd, version).map(Arc::new)
 }

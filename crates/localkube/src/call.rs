@@ -180,7 +180,8 @@ impl Call {
             return ApiError::bad_request("EOF");
         }
         ApiError::bad_request(format!(
-            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why}"
+            "the object provided is unrecognized (must be of type {kind}): couldn't get version/kind; json parse error: {why} ({})",
+            summary(body)
         ))
     }
 
@@ -194,19 +195,28 @@ impl Call {
         if custom && given_version.is_empty() {
             return Err(ApiError::bad_request(format!("Object 'apiVersion' is missing in '{object}'")));
         }
-        if !given_kind.is_empty() && given_kind != kind {
-            let version = given_version.rsplit('/').next().unwrap_or_default();
-            return Err(ApiError::bad_request(if custom {
-                format!(
-                    "{given_kind} in version {version:?} cannot be handled as a {kind}: the kind does not match"
-                )
-            } else {
-                format!(
-                    "{given_kind} in version {version:?} cannot be handled as a {kind}: converting to {kind}: unknown conversion"
-                )
-            }));
-        }
-        if !given_version.is_empty() && given_version != api_version {
+        let given_kind = if given_kind.is_empty() { kind } else { &given_kind };
+        let given_version = if given_version.is_empty() { api_version } else { &given_version };
+        let short = |version: &str| version.rsplit('/').next().unwrap_or_default().to_owned();
+        let unfit = |why: String| {
+            let version = short(given_version);
+            Err(ApiError::bad_request(format!(
+                "{given_kind} in version {version:?} cannot be handled as a {kind}: {why}"
+            )))
+        };
+        if (given_kind, given_version) == (kind, api_version) {
+            // As it should be.
+        } else if !custom && !self.server.registry().knows(given_version, given_kind) {
+            return unfit(format!(
+                "no kind {given_kind:?} is registered for version {given_version:?} in scheme \"pkg/runtime/scheme.go:111\""
+            ));
+        } else if given_kind != kind {
+            let group = self.kind.group.split('.').next().filter(|group| !group.is_empty()).unwrap_or("core");
+            return unfit(format!(
+                "converting ({}.{given_kind}) to ({group}.{kind}): unknown conversion",
+                short(given_version)
+            ));
+        } else {
             return Err(ApiError::bad_request(format!(
                 "the API version in the data ({given_version}) does not match the expected API version ({api_version})"
             )));
@@ -249,7 +259,10 @@ impl Call {
             Shape::Object => {
                 Ok(raw(code, "application/json", render::bytes(record, &self.kind, self.version)))
             }
-            _ => self.respond_value(code, &crate::convert::load(record, &self.kind, self.version)),
+            Shape::Table => self.respond_value(code, &record.to_value()),
+            Shape::Metadata => {
+                self.respond_value(code, &crate::convert::load(record, &self.kind, self.version))
+            }
         }
     }
 
@@ -265,6 +278,16 @@ impl Call {
                 Ok(json(code, &table::table(columns, &[object], include, meta, self.now, true)))
             }
         }
+    }
+}
+
+/// Enough of a body to recognize it.
+fn summary(body: &[u8]) -> String {
+    const SHOWN: usize = 128;
+    let text = String::from_utf8_lossy(body);
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{} ...", &text[..end]),
+        None => text.into_owned(),
     }
 }
 

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use crate::{
     ApiServer,
     call::Call,
+    error::ApiError,
     object,
     prepare::Context,
-    registry::Kind,
+    registry::{Kind, Registry},
     storage::ReadAt,
     verbs::{self, DeleteOptions, Proposal},
 };
@@ -16,18 +17,50 @@ use crate::{
 pub const TABLE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// Fills in names, and decides at once what the real server leaves to controllers: whether the names are free, and
-/// that the kind is served.
+/// Row hook: a definition remembers in which versions its objects were ever kept.
 pub fn prepare(crd: &mut Value, old: Option<&Value>, context: &Context<'_>) {
-    default_spec(crd);
-    if context.subresource == Some("status") {
-        return;
+    let Some(old) = old.filter(|_| context.subresource.is_none()) else { return };
+    let mut stored = old["status"]["storedVersions"].as_array().cloned().unwrap_or_default();
+    let versions = crd["spec"]["versions"].as_array();
+    let storage = versions.into_iter().flatten().find(|version| version["storage"] == true);
+    if let Some(name) = storage.map(|version| version["name"].clone())
+        && !stored.contains(&name)
+    {
+        stored.push(name);
     }
-    let names = crd["spec"]["names"].clone();
-    let conflict = name_conflict(crd, context);
-    let accepted = conflict.is_none();
+    object::map_at(crd, &["status"]).insert("storedVersions".to_owned(), stored.into());
+}
+
+/// Decides whether the names of a definition are free, says so in its status, and serves its kind. The real server
+/// leaves this to controllers, and so the answer to a creation does not show it there either.
+pub async fn establish(server: &ApiServer, name: &str) {
+    let registry = server.registry();
+    let Some(definitions) = registry.resource("apiextensions.k8s.io", "customresourcedefinitions") else {
+        return;
+    };
+    let mut call = Call::internal(server, definitions, "", name);
+    call.target.subresource = "status".to_owned();
+    let propose = |live: Option<&Value>| {
+        let live = live.ok_or_else(|| ApiError::not_found(&call.subject(), name))?;
+        let mut object = live.clone();
+        object["status"] = status(live, &registry);
+        Ok(Proposal { object, tracked: true })
+    };
+    if let Err(error) = verbs::update_object(&call, propose, false, "UpdateOptions").await
+        && error.code() != 404
+    {
+        tracing::warn!(definition = name, %error, "cannot establish a custom resource definition");
+    }
+    if let Some(record) = server.store().get(definitions.table, name) {
+        server.definition_changed(&record.to_value());
+    }
+}
+
+fn status(crd: &Value, registry: &Registry) -> Value {
+    let conflict = name_conflict(crd, registry);
     let now = object::timestamp(Timestamp::now());
-    let mut conditions: Vec<Value> = crd["status"]["conditions"].as_array().cloned().unwrap_or_default();
+    let mut status = crd["status"].clone();
+    let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let mut set = |kind: &str, status: bool, reason: &str, message: &str| {
         let status = if status { "True" } else { "False" };
         let condition = json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": now});
@@ -41,44 +74,23 @@ pub fn prepare(crd: &mut Value, old: Option<&Value>, context: &Context<'_>) {
         None => {
             set("NamesAccepted", true, "NoConflicts", "no conflicts found");
             set("Established", true, "InitialNamesAccepted", "the initial names have been accepted");
+            status["acceptedNames"] = crd["spec"]["names"].clone();
         }
         Some((reason, message)) => {
             set("NamesAccepted", false, reason, message);
-            set("Established", false, "NotAccepted", "not all names are accepted");
+            // What was served once stays so under its old names.
+            if !is_established(crd) {
+                set("Established", false, "NotAccepted", "not all names are accepted");
+            }
         }
     }
-    let mut stored: Vec<Value> =
-        old.and_then(|old| old["status"]["storedVersions"].as_array().cloned()).unwrap_or_default();
-    let versions = crd["spec"]["versions"].as_array();
-    let storage = versions.into_iter().flatten().find(|version| version["storage"] == true);
-    if let Some(name) = storage.map(|version| version["name"].clone())
-        && !stored.contains(&name)
-    {
-        stored.push(name);
-    }
-    let status = object::map_at(crd, &["status"]);
-    status.insert("conditions".to_owned(), conditions.into());
-    if accepted || !status.contains_key("acceptedNames") {
-        let names = if accepted { names } else { json!({"plural": "", "kind": ""}) };
-        status.insert("acceptedNames".to_owned(), names);
-    }
-    status.insert("storedVersions".to_owned(), stored.into());
-}
-
-fn default_spec(crd: &mut Value) {
-    let kind = object::text(crd, &["spec", "names", "kind"]).to_owned();
-    let names = object::map_at(crd, &["spec", "names"]);
-    if !kind.is_empty() {
-        names.entry("singular").or_insert_with(|| kind.to_lowercase().into());
-        names.entry("listKind").or_insert_with(|| format!("{kind}List").into());
-    }
-    object::map_at(crd, &["spec"]).entry("conversion").or_insert_with(|| json!({"strategy": "None"}));
+    status["conditions"] = conditions.into();
+    status
 }
 
 /// Reason and message, if another kind of the group has one of the names already.
-fn name_conflict(crd: &Value, context: &Context<'_>) -> Option<(&'static str, String)> {
+fn name_conflict(crd: &Value, registry: &Registry) -> Option<(&'static str, String)> {
     let spec = &crd["spec"];
-    let registry = context.server.registry();
     let group = spec["group"].as_str().unwrap_or_default();
     let plural = spec["names"]["plural"].as_str().unwrap_or_default();
     let text = |key: &str| spec["names"][key].as_str().unwrap_or_default().to_owned();
@@ -159,7 +171,7 @@ pub async fn clean_up(server: ApiServer, name: String) {
     }
     let propose = |live: Option<&Value>| {
         let Some(live) = live else {
-            return Err(crate::error::ApiError::not_found(&call.subject(), &name));
+            return Err(ApiError::not_found(&call.subject(), &name));
         };
         let mut object = live.clone();
         if let Some(list) = object::meta(&mut object).get_mut("finalizers").and_then(Value::as_array_mut) {

@@ -5,6 +5,8 @@ use std::{cell::RefCell, fmt};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+use crate::go_syntax;
+
 pub struct Decoded {
     pub value: Value,
     /// Paths as in `spec.replicas`.
@@ -17,7 +19,7 @@ pub fn json(body: &[u8]) -> Result<Decoded, String> {
     let value = Node(&notes)
         .deserialize(&mut deserializer)
         .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| error.to_string())?;
+        .map_err(|_| go_syntax::explain(body))?;
     Ok(Decoded { value, duplicates: notes.duplicates.into_inner() })
 }
 

@@ -15,6 +15,8 @@ struct Inner {
     reason: &'static str,
     message: String,
     details: Map<String, Value>,
+    /// Whether to show details although there are none.
+    empty_details: bool,
     /// Where a list that cannot be continued consistently can be continued nevertheless.
     resume: Option<String>,
 }
@@ -45,7 +47,21 @@ impl Subject {
 
 impl ApiError {
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { code, reason, message: message.into(), details: Map::new(), resume: None }))
+        Self(Box::new(Inner {
+            code,
+            reason,
+            message: message.into(),
+            details: Map::new(),
+            empty_details: false,
+            resume: None,
+        }))
+    }
+
+    /// As the real server's HTTP layer answers, which knows nothing of objects but leaves room for details.
+    pub fn generic(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
+        let mut error = Self::new(code, reason, message);
+        error.0.empty_details = true;
+        error
     }
 
     fn about(mut self, subject: &Subject, kind: &str, name: &str) -> Self {
@@ -94,13 +110,9 @@ impl ApiError {
         Self::new(404, "NotFound", message).about(subject, &subject.resource, name)
     }
 
-    /// No such path at all.
+    /// No such resource in a group that is there.
     pub fn no_such_path() -> Self {
-        Self::new(404, "NotFound", "the server could not find the requested resource").about(
-            &Subject::default(),
-            "",
-            "",
-        )
+        Self::generic(404, "NotFound", "the server could not find the requested resource")
     }
 
     pub fn already_exists(subject: &Subject, name: &str) -> Self {
@@ -149,6 +161,11 @@ impl ApiError {
             .with_causes(vec![json!({"message": why})])
     }
 
+    /// Failures that the real server has no reason for.
+    pub fn unexplained(message: impl Into<String>) -> Self {
+        Self::new(500, "", message)
+    }
+
     pub fn expired(message: impl Into<String>) -> Self {
         Self::new(410, "Expired", message)
     }
@@ -165,7 +182,11 @@ impl ApiError {
 
     /// The generic 405 for a method a path does not have.
     pub fn method_unknown() -> Self {
-        Self::new(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+        Self::generic(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
     }
 
     pub fn unsupported_media_type(accepted: &str) -> Self {
@@ -178,12 +199,17 @@ impl ApiError {
         )
     }
 
-    pub fn not_acceptable() -> Self {
-        Self::new(
-            406,
-            "NotAcceptable",
-            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
-        )
+    pub fn not_acceptable(watchable: bool) -> Self {
+        let mut message = "406: Not Acceptable
+
+Available representations: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+            .to_owned();
+        if watchable {
+            message.push_str(
+                ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch",
+            );
+        }
+        Self::generic(406, "NotAcceptable", message)
     }
 
     pub fn body_too_large() -> Self {
@@ -192,10 +218,6 @@ impl ApiError {
             "RequestEntityTooLarge",
             format!("Request entity too large: limit is {}", crate::http::BODY_LIMIT),
         )
-    }
-
-    pub fn unavailable(message: impl Into<String>) -> Self {
-        Self::new(503, "ServiceUnavailable", message)
     }
 
     pub fn too_large_resource_version(asked: u64, current: u64) -> Self {
@@ -252,16 +274,8 @@ impl ApiError {
         self.0.reason
     }
 
-    pub fn message(&self) -> &str {
-        &self.0.message
-    }
-
     pub fn retry_after(&self) -> Option<u64> {
         self.0.details.get("retryAfterSeconds").and_then(Value::as_u64)
-    }
-
-    pub fn is_conflict(&self) -> bool {
-        self.0.code == 409 && self.0.reason == "Conflict"
     }
 
     pub fn to_status(&self) -> Value {
@@ -271,14 +285,15 @@ impl ApiError {
             "metadata": {},
             "status": "Failure",
             "message": self.0.message,
-            "reason": self.0.reason,
             "code": self.0.code,
         });
+        if !self.0.reason.is_empty() {
+            status["reason"] = self.0.reason.into();
+        }
         if let Some(token) = &self.0.resume {
             status["metadata"]["continue"] = token.as_str().into();
         }
-        let has_details = !self.0.details.is_empty() || self.0.code == 404 && self.0.reason == "NotFound";
-        if has_details {
+        if !self.0.details.is_empty() || self.0.empty_details {
             status["details"] = Value::Object(self.0.details.clone());
         }
         status

@@ -21,6 +21,7 @@ mod decode;
 mod discovery;
 mod error;
 mod expiry;
+mod go_syntax;
 mod http;
 mod lifecycle;
 mod metrics_api;

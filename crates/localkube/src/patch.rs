@@ -1,7 +1,7 @@
 //! The edge to `merge`: patches of a request, and who owns what after a write.
 
 use merge::{
-    apply::{ApplyError, Updater, managed_fields, ownership::Reset, ownership::Versions, typed, typed::Type},
+    apply::{ApplyError, Updater, managed_fields, ownership::Reset, ownership::Versions, typed::Type},
     json_patch, merge_patch, strategic,
 };
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use crate::{
     call::Call,
     convert, decode,
     error::{ApiError, Result},
+    go_syntax,
     http::PatchFormat,
     object,
     registry::{Kind, Origin},
@@ -55,7 +56,10 @@ impl Patch {
         if let Self::Merge(value) | Self::Strategic(value) = &patch
             && !value.is_object()
         {
-            return Err(ApiError::bad_request("error decoding patch: the patch is no object"));
+            let found = if value.is_array() { "array" } else { go_syntax::kind_of(value) };
+            return Err(ApiError::bad_request(format!(
+                "error decoding patch: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            )));
         }
         Ok((patch, decoded.duplicates))
     }
@@ -69,10 +73,10 @@ impl Patch {
                 json_patch::Error::TooManyOperations(_) => {
                     ApiError::new(413, "RequestEntityTooLarge", format!("Request entity too large: {error}"))
                 }
-                json_patch::Error::DoesNotApply(why) => ApiError::new(
+                json_patch::Error::DoesNotApply(_) => ApiError::generic(
                     422,
                     "Invalid",
-                    format!("the server rejected our request due to an error in our request: {why}"),
+                    "the server rejected our request due to an error in our request",
                 ),
             })?,
             Self::Merge(patch) => merge_patch::apply(&mut object, patch),
@@ -80,7 +84,7 @@ impl Patch {
                 let schema = admit::schema(&call.kind, call.version);
                 object = match schema {
                     Some(schema) => strategic::apply(live, patch, schema)
-                        .map_err(|error| ApiError::bad_request(error.to_string()))?,
+                        .map_err(|error| ApiError::unexplained(error.to_string()))?,
                     None => {
                         merge_patch::apply(&mut object, patch);
                         object
@@ -135,7 +139,7 @@ pub fn apply(call: &Call, live: Option<&Value>, config: &Value, force: bool) -> 
             Err(ApiError::new(409, "Conflict", error.to_string()).with_causes(causes))
         }
         Err(ApplyError::BadRequest(why)) => Err(ApiError::bad_request(why)),
-        Err(ApplyError::Internal(why)) => Err(ApiError::new(500, "", why)),
+        Err(ApplyError::Internal(why)) => Err(ApiError::unexplained(why)),
     }
 }
 
@@ -154,9 +158,9 @@ fn with_updater<T>(call: &Call, run: impl FnOnce(&Updater<'_>) -> T) -> T {
     let kind = &call.kind;
     let api_version = call.api_version();
     let reset = reset(call);
-    let empty = match (kind.origin, admit::schema(kind, call.version)) {
-        (Origin::Builtin, Some(schema)) => typed::zero_value(schema),
-        _ => json!({}),
+    let empty = match kind.origin {
+        Origin::Builtin => admit::empty(kind, call.version),
+        Origin::Custom => &json!({}),
     };
     run(&Updater {
         api_version: &api_version,
@@ -164,7 +168,7 @@ fn with_updater<T>(call: &Call, run: impl FnOnce(&Updater<'_>) -> T) -> T {
         subresource: &call.target.subresource,
         versions: &KindVersions(kind),
         reset: &reset,
-        empty: &empty,
+        empty,
     })
 }
 

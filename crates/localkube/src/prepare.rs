@@ -46,6 +46,13 @@ pub fn pod(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Resul
         new["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(&new["spec"])});
         tolerate_short_outages(new);
         let spec = object::map_at(new, &["spec"]);
+        if spec
+            .get("terminationGracePeriodSeconds")
+            .and_then(Value::as_i64)
+            .is_some_and(|seconds| seconds < 0)
+        {
+            spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
+        }
         spec.entry("priority").or_insert_with(|| 0.into());
         spec.entry("preemptionPolicy").or_insert_with(|| "PreemptLowerPriority".into());
     }

@@ -183,7 +183,7 @@ impl ApiServer {
         address.map(|addr| addr.to_string()).unwrap_or_default()
     }
 
-    fn downgrade(&self) -> WeakServer {
+    pub(crate) fn downgrade(&self) -> WeakServer {
         WeakServer(Arc::downgrade(&self.0))
     }
 }

@@ -38,10 +38,18 @@ pub fn assign(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Re
             .to_string(),
         given => given.to_owned(),
     };
+    // A service without addresses and without pods of its own may list any.
+    let anything =
+        address == "None" && spec.get("selector").and_then(Value::as_object).is_none_or(|one| one.is_empty());
+    let (families, policy) = if anything {
+        (json!(["IPv4", "IPv6"]), "RequireDualStack")
+    } else {
+        (json!(["IPv4"]), "SingleStack")
+    };
     spec.insert("clusterIPs".to_owned(), json!([address]));
     spec.insert("clusterIP".to_owned(), address.into());
-    spec.entry("ipFamilies").or_insert_with(|| json!(["IPv4"]));
-    spec.entry("ipFamilyPolicy").or_insert_with(|| "SingleStack".into());
+    spec.entry("ipFamilies").or_insert(families);
+    spec.entry("ipFamilyPolicy").or_insert_with(|| policy.into());
 
     if matches!(kind.as_str(), "NodePort" | "LoadBalancer") {
         let mut ports = taken.ports;

@@ -241,9 +241,9 @@ async fn custom_kinds_come_and_go() {
     assert_eq!(made.data["spec"], json!({"size": 3, "color": "red"}), "pruned and defaulted");
     let bad = Patch::Merge(json!({"spec": {"size": -1}}));
     assert_eq!(code(api.patch("b", &PatchParams::default(), &bad).await), 422);
-    let scale =
-        api.patch_scale("b", &PatchParams::default(), &Patch::Merge(json!({"spec": {"replicas": 4}})));
-    assert_eq!(scale.await.unwrap().spec.unwrap().replicas, Some(4));
+    let four = Patch::Merge(json!({"spec": {"replicas": 4}}));
+    let scale = api.patch_scale("b", &PatchParams::default(), &four).await.unwrap();
+    assert_eq!(scale.spec.unwrap().replicas, Some(4));
     assert_eq!(api.get("b").await.unwrap().data["spec"]["size"], 4);
 
     definitions.delete("boats.example.com", &DeleteParams::default()).await.unwrap();

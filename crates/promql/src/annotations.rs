@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::format;
+use crate::histogram::Lifted;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
@@ -141,6 +142,11 @@ impl Annotations {
 }
 
 impl Fix {
+    pub(crate) fn at(time: i64, lifted: Lifted) -> Self {
+        let Lifted { min_bound, max_bound, max_diff } = lifted;
+        Self { first: time, last: time, min_bound, max_bound, max_diff, samples: 1 }
+    }
+
     fn merge(self, other: Self) -> Self {
         Self {
             first: self.first.min(other.first),

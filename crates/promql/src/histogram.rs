@@ -40,7 +40,8 @@ pub fn bucket_quantile(q: f64, buckets: &mut Vec<Bucket>) -> (f64, Option<Lifted
         return (f64::NAN, lifted);
     }
     let rank = q * top.count;
-    let at = buckets[..buckets.len() - 1].partition_point(|b| !(b.count >= rank));
+    let at =
+        buckets[..buckets.len() - 1].partition_point(|b| b.count < rank || b.count.is_nan() || rank.is_nan());
     let value = match at {
         at if at == buckets.len() - 1 => below_top.upper,
         0 if buckets[0].upper <= 0.0 => buckets[0].upper,

@@ -23,11 +23,9 @@ pub struct Label {
 
 /// The identity of a series. Cloning is a reference count; an empty value is the same as no label.
 #[derive(Clone)]
-pub struct Labels(Arc<Inner>);
-
-struct Inner {
+pub struct Labels {
     hash: u64,
-    pairs: Box<[Label]>,
+    pairs: Arc<[Label]>,
 }
 
 // === impl Labels ===
@@ -60,7 +58,7 @@ impl Labels {
             hash.add(name);
             hash.add(value);
         }
-        Self(Arc::new(Inner { hash: hash.finish(), pairs: pairs.into() }))
+        Self { hash: hash.finish(), pairs: pairs.into() }
     }
 
     /// The value of a label, "" if the series does not have it.
@@ -70,7 +68,7 @@ impl Labels {
 
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<str>> {
         // Series have a handful of labels: a scan beats a binary search.
-        self.0.pairs.iter().find(|l| *l.name == *name).map(|l| &l.value)
+        self.pairs.iter().find(|l| *l.name == *name).map(|l| &l.value)
     }
 
     pub fn metric_name(&self) -> &str {
@@ -78,15 +76,11 @@ impl Labels {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> + Clone {
-        self.0.pairs.iter().map(|l| (&*l.name, &*l.value))
+        self.pairs.iter().map(|l| (&*l.name, &*l.value))
     }
 
     pub fn is_empty(&self) -> bool {
-        self.0.pairs.is_empty()
-    }
-
-    pub fn hash(&self) -> u64 {
-        self.0.hash
+        self.pairs.is_empty()
     }
 
     pub fn without(&self, names: &[impl AsRef<str>]) -> Self {
@@ -103,15 +97,15 @@ impl Labels {
     }
 
     fn filtered(&self, keep: impl Fn(&str) -> bool) -> Self {
-        if self.0.pairs.iter().all(|l| keep(&l.name)) {
+        if self.pairs.iter().all(|l| keep(&l.name)) {
             return self.clone();
         }
-        Self::from_sorted(self.0.pairs.iter().filter(|l| keep(&l.name)).cloned().collect())
+        Self::from_sorted(self.pairs.iter().filter(|l| keep(&l.name)).cloned().collect())
     }
 
     /// Sets a label, or removes it if `value` is empty.
     pub fn with(&self, name: &str, value: &str) -> Self {
-        let mut pairs = self.0.pairs.to_vec();
+        let mut pairs = self.pairs.to_vec();
         match pairs.binary_search_by(|l| (*l.name).cmp(name)) {
             Ok(at) if value.is_empty() => drop(pairs.remove(at)),
             Ok(at) => pairs[at].value = value.into(),
@@ -146,7 +140,7 @@ fn push_length(bytes: &mut Vec<u8>, len: usize) {
 
 impl PartialEq for Labels {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0) || (self.0.hash == other.0.hash && self.0.pairs == other.0.pairs)
+        self.hash == other.hash && (Arc::ptr_eq(&self.pairs, &other.pairs) || self.pairs == other.pairs)
     }
 }
 
@@ -160,13 +154,13 @@ impl PartialOrd for Labels {
 
 impl Ord for Labels {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.0.pairs.cmp(&other.0.pairs)
+        self.pairs.cmp(&other.pairs)
     }
 }
 
 impl std::hash::Hash for Labels {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        state.write_u64(self.0.hash);
+        state.write_u64(self.hash);
     }
 }
 
@@ -330,6 +324,12 @@ impl Interner {
         let new: Arc<str> = text.into();
         self.0.insert(new.clone());
         new
+    }
+
+    /// The same labels, with shared strings.
+    pub fn share(&mut self, labels: &Labels) -> Labels {
+        let shared = |l: &Label| Label { name: self.intern(&l.name), value: self.intern(&l.value) };
+        Labels { hash: labels.hash, pairs: labels.pairs.iter().map(shared).collect() }
     }
 
     /// Forgets strings that nobody but the interner holds.

@@ -12,6 +12,22 @@
 //! Evaluation is series-major: each part of a query turns whole rows (one series, all steps) into rows, labels are
 //! grouped and matched once per query rather than once per step, and windows slide along a series only forward.
 //!
+//! ```
+//! use promql::{AutoscalingValue, Engine, Labels, Limits, MemorySource, Per, autoscaling_value, parse};
+//!
+//! let mut source = MemorySource::new();
+//! for (pod, values) in [("a", [0.0, 60.0, 180.0]), ("b", [0.0, 30.0, 90.0])] {
+//!     let labels = Labels::from_pairs([("__name__", "http_requests_total"), ("pod", pod)]);
+//!     source.push_all(&labels, 0, 15_000, &values)?;
+//! }
+//! let plan = parse("sum(rate(http_requests_total[1m]))")?;
+//! assert_eq!(plan.per(), Per::Total);
+//! let value = autoscaling_value(&Engine::default(), &plan, &source, 30_000, Limits::default())?;
+//! // 180 and 90 requests within the minute, and none before, since both counters began at zero: 270 / 60 s.
+//! assert_eq!(value, AutoscalingValue::Value(4.5));
+//! # Ok::<(), promql::Error>(())
+//! ```
+//!
 //! The crate has no clock, no I/O and no threads: time, data and limits come in as values.
 
 mod almost;

@@ -1,7 +1,10 @@
 //! A source that holds its series in memory, for tests, files and tools.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::error::{Error, Result};
-use crate::labels::{ByHash, Labels};
+use crate::labels::{ByHash, Interner, Labels, METRIC_NAME};
 use crate::source::{Matcher, SeriesSource, SeriesView, TimeRange};
 
 /// Series in the order in which they were added.
@@ -9,6 +12,9 @@ use crate::source::{Matcher, SeriesSource, SeriesView, TimeRange};
 pub struct MemorySource {
     series: Vec<Series>,
     by_labels: ByHash<Labels, usize>,
+    /// Nearly every selector names its metric.
+    by_name: HashMap<Arc<str>, Vec<usize>>,
+    strings: Interner,
 }
 
 #[derive(Debug)]
@@ -58,7 +64,8 @@ impl MemorySource {
 
     fn series_mut(&mut self, labels: &Labels) -> &mut Series {
         let at = *self.by_labels.entry(labels.clone()).or_insert_with(|| {
-            let labels = labels.clone();
+            let labels = self.strings.share(labels);
+            self.by_name.entry(labels.metric_name().into()).or_default().push(self.series.len());
             self.series.push(Series {
                 labels,
                 timestamps: Vec::new(),
@@ -69,6 +76,36 @@ impl MemorySource {
         });
         &mut self.series[at]
     }
+
+    /// Series that may match, in the order in which they were added, and the matchers that are left to check.
+    fn candidates<'m>(&self, matchers: &'m [Matcher]) -> (Vec<usize>, Vec<&'m Matcher>) {
+        let exact = |m: &&Matcher| m.name == METRIC_NAME && m.exact_values().is_some();
+        let Some(used) = matchers.iter().find(exact) else {
+            return ((0..self.series.len()).collect(), matchers.iter().collect());
+        };
+        let names = used.exact_values().unwrap_or_default();
+        let mut found: Vec<usize> =
+            names.iter().filter_map(|n| self.by_name.get(n.as_str())).flatten().copied().collect();
+        found.sort_unstable();
+        found.dedup();
+        (found, matchers.iter().filter(|m| !std::ptr::eq(*m, used)).collect())
+    }
+}
+
+/// How many times come before the first that is not `early`. Looks from the end, in growing strides: most queries ask for
+/// what was last, and a search by halves would touch memory all over the column.
+fn count_early(times: &[i64], early: impl Fn(i64) -> bool) -> usize {
+    let mut stride = 1;
+    let mut high = times.len();
+    while high > 0 {
+        let low = high.saturating_sub(stride);
+        if early(times[low]) {
+            return low + times[low..high].partition_point(|&t| early(t));
+        }
+        high = low;
+        stride *= 2;
+    }
+    0
 }
 
 impl SeriesSource for MemorySource {
@@ -78,9 +115,11 @@ impl SeriesSource for MemorySource {
         range: TimeRange,
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()> {
-        let matching =
-            self.series.iter().filter(|s| matchers.iter().all(|m| m.matches(s.labels.get(&m.name))));
-        for series in matching {
+        let (candidates, rest) = self.candidates(matchers);
+        for series in candidates.into_iter().map(|at| &self.series[at]) {
+            if !rest.iter().all(|m| m.matches(series.labels.get(&m.name))) {
+                continue;
+            }
             let asked = series.refused.iter().find(|(t, _)| (range.min..=range.max).contains(t));
             match asked {
                 Some((_, Refusal::NativeHistogram)) => {
@@ -91,8 +130,8 @@ impl SeriesSource for MemorySource {
                 }
                 None => {}
             }
-            let from = series.timestamps.partition_point(|&t| t < range.min);
-            let to = series.timestamps.partition_point(|&t| t <= range.max);
+            let to = count_early(&series.timestamps, |t| t <= range.max);
+            let from = count_early(&series.timestamps[..to], |t| t < range.min);
             if from < to {
                 visit(SeriesView {
                     labels: &series.labels,
@@ -102,5 +141,21 @@ impl SeriesSource for MemorySource {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_asked_samples_are_found_wherever_they_are() {
+        for n in 0..20i64 {
+            let times: Vec<i64> = (0..n).map(|i| i * 10).collect();
+            for bound in -5..n * 10 + 5 {
+                let expected = times.iter().filter(|&&t| t < bound).count();
+                assert_eq!(count_early(&times, |t| t < bound), expected, "{bound} in {n}");
+            }
+        }
     }
 }

@@ -24,6 +24,7 @@ pub(crate) struct Custom {
     api_version: String,
     rules: Option<Rules>,
     scale: Option<Scale>,
+    pub has_status: bool,
 }
 
 struct Scale {
@@ -52,20 +53,36 @@ impl Custom {
             kind: json::text(&spec["names"], "kind").to_owned(),
             api_version: format!("{}/{version}", json::text(spec, "group")),
             scale,
+            has_status: row.get("subresources").is_some_and(|s| json::some(s, "status").is_some()),
         })
     }
 
     pub fn decode(&self, object: &mut Value) -> Result<Vec<String>, String> {
-        let mut unknown = prune(object, &self.schema);
-        if let (Some(metadata), Some(schema)) = (object.get_mut("metadata"), builtin::object_meta()) {
-            unknown.extend(builtin::decode_metadata(metadata, &schema)?);
+        let mut fields = prune(object, &self.schema);
+        let Some(meta) = builtin::object_meta() else { return Ok(fields) };
+        let refused = |why: String| {
+            let version = self.api_version.rsplit('/').next().unwrap_or_default();
+            format!("{kind} in version \"{version}\" cannot be handled as a {kind}: {why}", kind = self.kind)
+        };
+        let mut unknown = Vec::new();
+        if let Some(metadata) = object.get_mut("metadata") {
+            let at = Path::ROOT.child("metadata");
+            unknown = builtin::decode_metadata(metadata, &meta, &at).map_err(refused)?;
         }
-        unknown.sort();
+        embedded::decode(object, &self.schema, false, &Path::ROOT, &meta, &mut fields).map_err(refused)?;
+        fields.sort();
+        unknown.append(&mut fields);
         Ok(unknown)
     }
 
     pub fn set_defaults(&self, object: &mut Value) {
         default(object, &self.schema);
+    }
+
+    pub fn prepare_create(&self, object: &mut Value) {
+        if let (true, Some(map)) = (self.has_status, object.as_object_mut()) {
+            map.remove("status");
+        }
     }
 
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {

@@ -172,7 +172,7 @@ pub(crate) fn go_number(number: &serde_json::Number) -> String {
 
 pub(crate) fn go_float(float: f64) -> String {
     let magnitude = float.abs();
-    if magnitude != 0.0 && (magnitude < 1e-4 || magnitude >= 1e21) {
+    if magnitude != 0.0 && !(1e-4..1e21).contains(&magnitude) {
         let text = format!("{float:e}");
         let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (sign, digits) = match exponent.strip_prefix('-') {

@@ -72,6 +72,25 @@ impl Kind {
         }
     }
 
+    /// Sets what a new object has whatever the request says: no status but the one every fresh object has, and for
+    /// pods what admission adds.
+    pub fn prepare_create(&self, object: &mut Value) {
+        match &self.origin {
+            Origin::Builtin(row) => row.prepare_create(object),
+            Origin::Custom(custom) => custom.prepare_create(object),
+        }
+    }
+
+    /// Sets in the new object what a write of this part leaves as it was: a write of the object does not touch its
+    /// status, a write of the status nothing else, and neither the server's times and counters.
+    pub fn prepare_update(&self, object: &mut Value, old: &Value, part: Part) {
+        let has_status = match &self.origin {
+            Origin::Builtin(_) => self.schema.properties.contains_key("status"),
+            Origin::Custom(custom) => custom.has_status,
+        };
+        builtin::prepare_update(object, old, part, has_status);
+    }
+
     /// What is wrong with a new object, defaulted and named.
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {
         match &self.origin {

@@ -1,4 +1,17 @@
-//! Schemas of Kubernetes kinds: validation, defaulting, pruning.
+//! Schemas of Kubernetes kinds, and what an API server does with them: decoding, defaulting, pruning, validation.
+//!
+//! ```text
+//!            built-in kinds                              custom kinds
+//!   k8s-openapi's schemas + builtin/table.txt      crd::validate ─ Kind::custom
+//!                      └───────────────┬──────────────────┘
+//!                                    Kind
+//!   body ─ decode ─ set_defaults ─ prepare_create │ prepare_update ─ validate_create │ validate_update ─ store
+//! ```
+//!
+//! Findings are [`FieldError`]s worded as the real server words them, because people and programs know those words.
+//!
+//! The crate knows nothing of HTTP, storage, names in use, addresses or time: those are the server's. It never fails on
+//! any input but by saying what is wrong with it.
 
 pub mod builtin;
 pub mod crd;
@@ -10,6 +23,7 @@ mod kind;
 mod meta;
 mod model;
 pub mod names;
+pub mod openapi;
 mod path;
 mod prune;
 pub mod quantity;

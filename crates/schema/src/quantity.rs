@@ -136,10 +136,10 @@ fn scale_of(suffix: &str) -> Result<(i32, u32, Format), Error> {
     if let Some((_, power)) = DECIMAL.into_iter().find(|(name, _)| *name == suffix) {
         return Ok((power, 0, Format::Decimal));
     }
-    if let Some(exponent) = suffix.strip_prefix(['e', 'E']) {
-        if let Ok(power) = exponent.parse::<i32>() {
-            return Ok((power.clamp(-100, 100), 0, Format::Exponent));
-        }
+    if let Some(exponent) = suffix.strip_prefix(['e', 'E'])
+        && let Ok(power) = exponent.parse::<i32>()
+    {
+        return Ok((power.clamp(-100, 100), 0, Format::Exponent));
     }
     let shape = suffix.trim_start_matches(|c| "eEinumkKMGTP".contains(c));
     let digits = shape.strip_prefix(['-', '+']).unwrap_or(shape);

@@ -4,6 +4,7 @@ use std::fmt;
 
 use jiff::Timestamp;
 use k8s_openapi::{api::core::v1::ObjectReference, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::kind::Kind;
@@ -169,6 +170,14 @@ impl Effect {
         Self::Patch { target, subresource: None, body }
     }
 
+    /// Only the difference, and nothing but the status: a whole object would also put back annotations as they were
+    /// when the plan was made, since the API takes those from a status update too.
+    pub fn status<S: Serialize>(kind: &Kind, meta: &ObjectMeta, stored: Option<&S>, wanted: &S) -> Self {
+        let stored = stored.map_or_else(|| json!({}), |stored| json!(stored));
+        let body = json!({ "status": difference(&stored, &json!(wanted)) });
+        Self::Patch { target: Target::of(kind, meta), subresource: Some("status"), body }
+    }
+
     pub fn event(
         regarding: Target,
         component: &'static str,
@@ -188,6 +197,23 @@ impl Effect {
     }
 }
 
+/// The merge patch that makes `old` into `new`.
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else { return new.clone() };
+    let mut patch = serde_json::Map::new();
+    for (key, value) in new {
+        match old.get(key) {
+            Some(before) if before == value => {}
+            Some(before) => drop(patch.insert(key.clone(), difference(before, value))),
+            None => drop(patch.insert(key.clone(), value.clone())),
+        }
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    Value::Object(patch)
+}
+
 /// One line each, as logs and test snapshots show them.
 impl fmt::Display for Effect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -199,10 +225,10 @@ impl fmt::Display for Effect {
                 write!(f, "create {kind} {}", qualified(namespace.as_deref(), name))
             }
             Self::Patch { target, subresource: None, body } => write!(f, "patch {target} {body}"),
-            Self::Patch { target, subresource: Some(sub), body } => write!(f, "patch {target}/{sub} {body}"),
-            Self::Replace { target, subresource: "status", body } => {
+            Self::Patch { target, subresource: Some("status"), body } => {
                 write!(f, "status {target} {}", body["status"])
             }
+            Self::Patch { target, subresource: Some(sub), body } => write!(f, "patch {target}/{sub} {body}"),
             Self::Replace { target, subresource, .. } => write!(f, "replace {target}/{subresource}"),
             Self::Delete { target, propagation, .. } => {
                 write!(f, "delete {target}")?;

@@ -55,7 +55,7 @@ impl Controllers {
                 .into_iter()
                 .any(wants);
         let mut caches = Caches::new(client.clone(), &options, &universe);
-        let mut controllers: Vec<(Arc<dyn Reconcile>, Arc<Queue<Key>>)> = Vec::new();
+        let mut controllers: Vec<Queued> = Vec::new();
 
         if wants(Name::ReplicaSet) {
             let queue = Arc::default();
@@ -118,16 +118,20 @@ impl Controllers {
         for informer in caches.informers {
             tasks.spawn(informer);
         }
+        let by_kind = Arc::new(caches.by_kind);
+        let runner = Runner { executor: Executor::new(client), caches: by_kind, universe: universe.clone() };
         if needs_universe {
             tasks.spawn(universe.run());
         }
-        let runner = Runner { executor: Executor::new(client), caches: Arc::new(caches.by_kind) };
         for (controller, queue) in controllers {
             info!(controller = controller.name(), "started");
             runner.start(controller, queue, caches.synced.clone(), tasks);
         }
     }
 }
+
+/// A controller and the keys that wait for it.
+type Queued = (Arc<dyn Reconcile>, Arc<Queue<Key>>);
 
 /// The typed caches, one a kind, made when first asked for.
 struct Caches {

@@ -20,15 +20,21 @@ pub(crate) fn from_json<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// Merges `from` into `into`, field by field; null takes a field's value away.
+/// A JSON merge patch: field by field, null takes a field away.
 pub(crate) fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            for (key, value) in from {
-                merge(into.entry(key).or_insert(Value::Null), value);
-            }
+    let Value::Object(from) = from else {
+        *into = from;
+        return;
+    };
+    if !into.is_object() {
+        *into = Value::Object(Default::default());
+    }
+    for (key, value) in from {
+        if value.is_null() {
+            into.as_object_mut().unwrap().remove(&key);
+        } else {
+            merge(&mut into[key], value);
         }
-        (into, from) => *into = from,
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::{
 use tracing::{debug, warn};
 
 use crate::{
-    engine::{Cache, informer},
+    engine::{Cache, Reflects, informer, insist},
     garbage::graph::Graph,
     kind::{EVENT, Kind},
 };
@@ -29,6 +29,7 @@ type Metadata = PartialObjectMeta<DynamicObject>;
 
 /// CRDs tell of new kinds at once; aggregated APIs are found by looking.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
+const RETRY_AFTER: Duration = Duration::from_millis(500);
 /// A kind that cannot be listed for so long no longer holds up the others.
 const SYNC_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -117,7 +118,7 @@ impl Universe {
                 Ok(served) => self.take_over(served),
                 Err(error) => warn!(%error, "cannot find out which kinds the API serves, retrying"),
             }
-            let pause = if self.served().is_empty() { Duration::from_millis(500) } else { LOOK_EVERY };
+            let pause = if self.served().is_empty() { RETRY_AFTER } else { LOOK_EVERY };
             tokio::select! {
                 () = self.look.notified() => tokio::time::sleep(Duration::from_millis(20)).await,
                 () = tokio::time::sleep(pause) => {}
@@ -177,6 +178,13 @@ impl Universe {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// For when what was decided on a kind's objects keeps being outdated.
+    pub fn request_relist(&self, kind: &Kind) {
+        if let Some(watch) = self.watches().get(kind) {
+            watch.cache.request_relist();
+        }
+    }
+
     /// Waits until it is known which kinds there are.
     pub async fn discovered(&self) {
         while self.served.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
@@ -201,11 +209,11 @@ fn is_event(kind: &Kind) -> bool {
 /// known of it: an aggregated API that is down must not make its objects look gone.
 async fn discover(client: &Client, known: &[Served]) -> Result<Vec<Served>, kube::Error> {
     let mut served: Vec<Served> = Vec::new();
-    for version in client.list_core_api_versions().await?.versions {
-        let list = client.list_core_api_resources(&version).await?;
+    for version in insist(|| client.list_core_api_versions()).await?.versions {
+        let list = insist(|| client.list_core_api_resources(&version)).await?;
         add(&mut served, "", &version, list.resources);
     }
-    let groups = client.list_api_groups().await?.groups;
+    let groups = insist(|| client.list_api_groups()).await?.groups;
     let mut requests = JoinSet::new();
     for (index, group) in groups.into_iter().enumerate() {
         let client = client.clone();
@@ -215,7 +223,7 @@ async fn discover(client: &Client, known: &[Served]) -> Result<Vec<Served>, kube
             versions.sort_by_key(|version| Some(&version.group_version) != preferred.as_ref());
             let mut lists = Vec::new();
             for version in versions {
-                match client.list_api_group_resources(&version.group_version).await {
+                match insist(|| client.list_api_group_resources(&version.group_version)).await {
                     Ok(list) => lists.push((version.version, list.resources)),
                     Err(error) => {
                         debug!(group = version.group_version, %error, "group does not answer");

@@ -77,7 +77,10 @@ impl Cluster {
             // the real cluster has kube-scheduler
             schedule: flavor == Flavor::Embedded,
             // a test wants to see several restarts
-            restart_delays: node::Delays { initial: Duration::from_millis(500), ..node::Delays::default() },
+            restart_delays: node::Delays {
+                initial: jiff::SignedDuration::from_millis(500),
+                ..node::Delays::default()
+            },
             ..node::Options::new(NODE_NAME, directory.path().join("node"))
         };
         let node_shutdown = shutdown.child_token();

@@ -216,7 +216,9 @@ impl<'a> Context<'a> {
         }
         let mut pods = PodCounts::default();
         if model == Model::Value && self.observed.current != 0 {
-            if self.observed.pods.is_empty() {
+            // On target nothing is multiplied, so pods are not missed.
+            let on_target = self.tolerance.includes(usage as f64 / target as f64);
+            if self.observed.pods.is_empty() && !on_target {
                 return Err(Cause::NoPods);
             }
             for pod in &self.observed.pods {

@@ -178,6 +178,7 @@ fn totals() {
         t=5s replicas=0 queue=0 zeroed=true
         t=6s replicas=0 queue=25
         t=7s replicas=3 queue=20
+        t=7s replicas=3 queue=10
         t=8s replicas=3 queue=err cpu=0
         t=9s replicas=3 queue=9223372036854775807,9223372036854775807 cpu=0,0,0
         t=10s replicas=3 queue=-5 cpu=0,0,0
@@ -192,6 +193,7 @@ fn totals() {
             t=5s replicas=0 queue=0 zeroed=true => 0 OnTarget: the metrics are on target
             t=6s replicas=0 queue=25 => 0 ScalingDisabled: the target was set to zero replicas by hand; autoscaling is off until that changes
             t=7s replicas=3 queue=20 => 3 NoValidMetric: no metric can be used (1 tried), so nothing changes
+            t=7s replicas=3 queue=10 => 3 OnTarget: the metrics are on target
             t=8s replicas=3 queue=err cpu=0 => 3 NoValidMetric: no metric can be used (1 tried), so nothing changes
             t=9s replicas=3 queue=9223372036854775807,9223372036854775807 cpu=0,0,0 => 12 ScaleUpLimit: scaling up is limited to 100 % in 15 s, so 12 and not 2147483647 (-3 already in that period)
             t=10s replicas=3 queue=-5 cpu=0,0,0 => 3 NoValidMetric: no metric can be used (1 tried), so nothing changes
@@ -213,6 +215,79 @@ fn totals() {
             t=3s replicas=3 queue=9E => 8 ScaleUpLimit: scaling up is limited to 4 pods in 15 s, so 8 and not 2147483647 (-1 already in that period)
         "#]],
     );
+}
+
+/// Every source and target type in its JSON form, on two pods of two containers each.
+#[test]
+fn sources_as_they_stand_in_a_manifest() {
+    let container = |name: &str, cpu: &str, memory: &str| json!({ "name": name, "requests": { "cpu": "500m" }, "usage": { "cpu": cpu, "memory": memory } });
+    let pod = |name: &str, rps: &str, sampled_at: &str| {
+        json!({ "name": name, "startTime": "2026-03-01T11:00:00Z", "sampledAt": sampled_at,
+            "ready": { "status": "True", "lastTransitionTime": "2026-03-01T11:00:10Z" }, "metrics": { "rps": rps },
+            "containers": [container("app", "450m", "1Gi"), container("proxy", "50m", "64Mi")] })
+    };
+    let identifier = |name: &str| json!({ "name": name, "selector": { "matchLabels": { "q": "a" } } });
+    let average = |value: &str| json!({ "type": "AverageValue", "averageValue": value });
+    let percent = |percent: i32| json!({ "type": "Utilization", "averageUtilization": percent });
+    let described = json!({ "apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": "main" });
+    let fresh = "2026-03-01T11:59:30Z";
+    let mut text = String::new();
+    for (metric, sampled_at) in [
+        (json!({ "type": "Resource", "resource": { "name": "cpu", "target": percent(40) } }), fresh),
+        (json!({ "type": "Resource", "resource": { "name": "memory", "target": average("512Mi") } }), fresh),
+        (json!({ "type": "Resource", "resource": { "name": "memory", "target": percent(40) } }), fresh),
+        (
+            json!({ "type": "ContainerResource", "containerResource": {
+            "name": "cpu", "container": "app", "target": percent(40) } }),
+            fresh,
+        ),
+        (
+            json!({ "type": "ContainerResource", "containerResource": {
+            "name": "cpu", "container": "gone", "target": percent(40) } }),
+            fresh,
+        ),
+        (json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": average("4") } }), fresh),
+        (
+            json!({ "type": "Pods", "pods": { "metric": { "name": "rps" }, "target": average("4") } }),
+            "2026-03-01T11:54:59Z",
+        ),
+        (
+            json!({ "type": "Object", "object": { "describedObject": described, "metric": identifier("hits"),
+            "target": { "type": "Value", "value": "2k" } } }),
+            fresh,
+        ),
+        (
+            json!({ "type": "Object", "object": { "describedObject": described, "metric": identifier("hits"),
+            "target": average("1500") } }),
+            fresh,
+        ),
+    ] {
+        let readings = match metric["type"].as_str() {
+            Some("Object") => {
+                json!([{ "metric": "hits", "object": described, "values": ["5k"], "timestamp": fresh }])
+            }
+            _ => json!([]),
+        };
+        let input = json!({
+            "now": "2026-03-01T12:00:00Z",
+            "spec": { "scaleTargetRef": { "kind": "Deployment", "name": "web" }, "maxReplicas": 10, "metrics": [metric] },
+            "observed": { "replicas": 2, "readings": readings,
+                "pods": [pod("a", "5", sampled_at), pod("b", "7", sampled_at)] },
+        });
+        let decision = crate::input::parse::<Input>(&input.to_string()).and_then(Input::decide).unwrap();
+        text.push_str(&format!("{} {}\n", decision.desired, decision.steps[0].words()));
+    }
+    expect![[r#"
+        3 cpu at 50 % of requests, target 40 %, 2 ready: wants 3
+        4 memory at 1140850688 a pod, target 536870912, 2 ready: wants 5
+        2 memory cannot be used: container app of pod a has no request for it; set resources.requests
+        4 cpu of container app at 90 % of requests, target 40 %, 2 ready: wants 5
+        2 cpu of container gone cannot be used: container gone of pod a has no request for it; set resources.requests
+        3 pods metric rps at 6 a pod, target 4, 2 ready: wants 3
+        2 pods metric rps cannot be used: no pod that counts has a sample
+        4 hits of Ingress/main at 5000, target 2000, 2 ready: wants 5
+        4 hits of Ingress/main at 5000 in all, target 1500 a pod: wants 4
+    "#]].assert_eq(&text);
 }
 
 #[test]

@@ -227,12 +227,12 @@ fn steps_and_cooldowns() {
         ",
         expect![[r#"
             t=0s replicas=1 p=100000/100 => 4 StepLimit: up by at most 3 at a time, so not yet 50
-            t=29s replicas=4 p=100000/100 scaled=0 => 4 Cooldown: held at 4 instead of 4: cooldown, 1 s left
+            t=29s replicas=4 p=100000/100 scaled=0 => 4 Cooldown: cooldown, 1 s left
             t=30s replicas=4 p=100000/100 scaled=0 => 7 StepLimit: up by at most 3 at a time, so not yet 50
             t=100s replicas=7 p=10/100 scaled=30 => 7 Cooldown: held at 7 instead of 4: cooldown, 50 s left
             t=149s replicas=7 p=10/100 scaled=30 => 7 Cooldown: held at 7 instead of 4: cooldown, 1 s left
             t=150s replicas=7 p=10/100 scaled=30 => 4 StepLimit: down by at most 3 at a time, so not yet 1
-            t=151s replicas=9 p=100000/100 scaled=500 => 9 Cooldown: held at 9 instead of 9: cooldown, 30 s left
+            t=151s replicas=9 p=100000/100 scaled=500 => 9 Cooldown: cooldown, 30 s left
         "#]],
     );
 }
@@ -328,8 +328,8 @@ fn sleeping_and_waking() {
             t=0s replicas=0 p=0/0 => 0 NothingPending: asleep, and nothing waits
             t=1s replicas=0 p=0+4/0 p=?/0 => 1 WakeUp: 4 messages wait
             t=2s replicas=0 p=7/0 => 1 WakeUp: 7 messages wait
-            t=3s replicas=0 p=7/0 scaled=0 => 0 Cooldown: held at 0 instead of 0: cooldown, 87 s left
-            t=4s replicas=0 p=?/? => 0 NothingPending: asleep, and nothing waits
+            t=3s replicas=0 p=7/0 scaled=0 => 0 Cooldown: cooldown, 87 s left
+            t=4s replicas=0 p=?/? => 0 UnknownPending: it is not known what is pending in partition 0
         "#]],
     );
 }

@@ -194,7 +194,8 @@ impl Budget {
     /// When more will be allowed, for a decision that this budget held back: the oldest change leaves the period, or,
     /// with none in it yet, the change decided now does.
     pub fn released(&self, now: Timestamp, changes: &Changes) -> Option<Timestamp> {
-        let seconds = i64::from(self.policy?.period_seconds);
+        // Without a period the next decision may go on; it should still not be the same moment's.
+        let seconds = i64::from(self.policy?.period_seconds).max(1);
         let oldest = changes.within(now, seconds).map(|change| change.at.min(now)).min();
         Some(after(oldest.unwrap_or(now), seconds))
     }

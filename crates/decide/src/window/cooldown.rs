@@ -33,6 +33,9 @@ impl Cooldown {
     }
 
     pub fn words(&self, before: i32, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "held at {} instead of {before}: cooldown, {} s left", self.current, self.seconds_left)
+        if before != self.current {
+            write!(out, "held at {} instead of {before}: ", self.current)?;
+        }
+        write!(out, "cooldown, {} s left", self.seconds_left)
     }
 }

@@ -71,7 +71,7 @@ impl Shape {
                 }
             }
         }
-        if any { Err(ApiError::not_acceptable()) } else { Ok(Self::Object) }
+        if any { Err(ApiError::not_acceptable(false)) } else { Ok(Self::Object) }
     }
 }
 
@@ -119,14 +119,10 @@ impl PatchFormat {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" if strategic => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ => {
-                let mut accepted = vec!["application/json-patch+json", "application/merge-patch+json"];
-                if strategic {
-                    accepted.push("application/strategic-merge-patch+json");
-                }
-                accepted.extend(["application/apply-patch+yaml", "application/apply-patch+cbor"]);
-                Err(ApiError::unsupported_media_type(&accepted.join(", ")))
-            }
+            "application/strategic-merge-patch+json" => Err(ApiError::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor",
+            )),
+            _ => Err(ApiError::generic(415, "UnsupportedMediaType", "415: Unsupported Media Type")),
         }
     }
 }

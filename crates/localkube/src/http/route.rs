@@ -36,8 +36,13 @@ pub async fn route(server: &ApiServer, parts: Parts, body: Bytes) -> Result<Resp
         }
         "version" => Ok(json(200, &discovery::version())),
         "" => Ok(json(200, &discovery::paths(server))),
-        _ => Err(ApiError::no_such_path()),
+        _ => Ok(nothing_here()),
     }
+}
+
+/// What the real server says of paths outside its API.
+fn nothing_here() -> Response {
+    raw(404, "text/plain; charset=utf-8", Bytes::from_static(b"404 page not found\n"))
 }
 
 fn only_get(parts: &Parts) -> Result<()> {
@@ -56,11 +61,16 @@ async fn resource(
 ) -> Result<Response> {
     let verb = target.verb(&parts.method, &query).ok_or_else(ApiError::method_unknown)?;
     if target.group == metrics_api::GROUP {
-        return metrics_api::answer(server, &target, verb, &query, &parts.headers).await;
+        return metrics_api::answer(server, &target, verb, &query).await;
     }
     let registry = server.registry();
-    let (kind, version) =
-        registry.find(&target.group, &target.version, &target.resource).ok_or_else(ApiError::no_such_path)?;
+    let Some((kind, version)) = registry.find(&target.group, &target.version, &target.resource) else {
+        let served = registry
+            .groups()
+            .iter()
+            .any(|(group, versions)| *group == target.group && versions.contains(&target.version));
+        return if served { Err(ApiError::no_such_path()) } else { Ok(nothing_here()) };
+    };
     if !kind.namespaced && !target.namespace.is_empty() {
         return Err(ApiError::no_such_path());
     }

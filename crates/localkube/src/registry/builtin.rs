@@ -200,10 +200,11 @@ impl Row {
                     served: true,
                     status: self.status,
                     scale: scale.clone(),
-                    columns: table::builtin_columns(self.kind, name),
+                    columns: table::builtin_columns(self.kind),
                     deprecation: self.deprecation(name),
                     conversion: *conversion,
                     schema: OnceLock::new(),
+                    empty: OnceLock::new(),
                 })
                 .collect(),
             // The version that needs no conversion is the one that is kept; of an alias kind, there is none.
@@ -400,7 +401,6 @@ const ROWS: &[Row] = &[
         .all()
         .status()
         .scale()
-        .fields(&[("status.replicas", "", "0", "")])
         .generation(Generation::Spec),
     Row::new("apps", "StatefulSet", "statefulsets", "statefulset")
         .table("statefulsets.apps")

@@ -82,7 +82,7 @@ fn version(crd: &Value, group: &str, kind: &str, value: &Value) -> Version {
         Some(warning) => warning.to_owned(),
         None => format!("{group}/{name} {kind} is deprecated"),
     });
-    let schema = crate::admit::custom_schema(crd, &name);
+    let schema = crate::admit::custom(crd, &name);
     Version {
         served: value["served"] == true,
         status: subresources.get("status").is_some_and(|status| !status.is_null()),
@@ -91,6 +91,7 @@ fn version(crd: &Value, group: &str, kind: &str, value: &Value) -> Version {
         deprecation,
         conversion: Conversion::None,
         schema: OnceLock::from(schema),
+        empty: OnceLock::new(),
         name: name.into(),
     }
 }

@@ -10,7 +10,6 @@ use std::{
 };
 
 use jiff::Timestamp;
-use schema::Schema;
 use serde_json::Value;
 
 use crate::{
@@ -24,7 +23,7 @@ use crate::{
 pub type Text = Cow<'static, str>;
 
 /// One kind in all its versions.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Kind {
     pub group: Text,
     pub kind: Text,
@@ -47,7 +46,7 @@ pub struct Kind {
     pub terminating: bool,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Version {
     pub name: Text,
     pub served: bool,
@@ -58,7 +57,9 @@ pub struct Version {
     pub deprecation: Option<String>,
     pub conversion: Conversion,
     /// Of built-in kinds, looked up when first needed.
-    pub schema: OnceLock<Option<Arc<Schema>>>,
+    pub schema: OnceLock<Option<Arc<schema::Kind>>>,
+    /// See [`crate::admit::empty`].
+    pub empty: OnceLock<Value>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +156,7 @@ pub struct SelectableField {
     fallback: Vec<String>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Registry {
     kinds: Vec<Arc<Kind>>,
     by_resource: HashMap<(Text, Text), Arc<Kind>>,
@@ -210,6 +211,14 @@ impl Registry {
         let version =
             kind.versions.iter().position(|candidate| candidate.served && candidate.name == version)?;
         Some((kind.clone(), version))
+    }
+
+    /// Whether some built-in kind has this name in this `apiVersion`.
+    pub fn knows(&self, api_version: &str, kind: &str) -> bool {
+        self.kinds
+            .iter()
+            .filter(|one| one.origin == Origin::Builtin && one.kind == kind)
+            .any(|one| (0..one.versions.len()).any(|version| one.api_version(version) == api_version))
     }
 
     pub fn of_table(&self, table: &str) -> Option<&Arc<Kind>> {

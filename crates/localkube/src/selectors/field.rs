@@ -1,6 +1,9 @@
 //! Field selectors: `metadata.name=web,status.phase!=Running`, over the fields that a kind's row lists.
 
-use crate::{registry::Kind, storage::Record};
+use crate::{
+    registry::{Kind, Origin},
+    storage::Record,
+};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldSelector(Vec<Requirement>);
@@ -35,10 +38,12 @@ impl FieldSelector {
                 label => {
                     let at = kind.selectable.iter().position(|field| field.label == label);
                     Place::Field(at.ok_or_else(|| {
-                        if kind.group.is_empty() || kind.versions.len() > 1 || !kind.selectable.is_empty() {
-                            format!("field label not supported: {label}")
+                        if kind.origin == Origin::Builtin && kind.selectable.is_empty() {
+                            format!(
+                                "{label:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                            )
                         } else {
-                            format!("field label {label:?} not supported for {}", kind.kind)
+                            format!("field label not supported: {label}")
                         }
                     })?)
                 }
@@ -54,14 +59,6 @@ impl FieldSelector {
 
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
-    }
-
-    /// The name, if only one object can match.
-    pub fn name(&self) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|requirement| requirement.place == Place::Name && requirement.equal)
-            .map(|requirement| requirement.value.as_str())
     }
 
     pub fn matches(&self, record: &Record) -> bool {

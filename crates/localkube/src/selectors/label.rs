@@ -49,7 +49,14 @@ impl LabelSelector {
             return Ok(Self::default());
         }
         loop {
-            requirements.push(parser.requirement()?);
+            if !matches!(parser.peek(), Token::Word(_) | Token::Not) {
+                return Err(expected("!, identifier, or 'end of string'", parser.peek()));
+            }
+            requirements.push(
+                parser
+                    .requirement()
+                    .map_err(|Error(why)| Error(format!("unable to parse requirement: {why}")))?,
+            );
             match parser.next() {
                 Token::End => return Ok(Self(requirements)),
                 Token::Comma => match parser.peek() {
@@ -242,18 +249,18 @@ impl Parser {
             return Ok(Requirement { key, operator });
         }
         let operator = match self.next() {
-            Token::Equals | Token::DoubleEquals => Operator::In(vec![self.value()?]),
-            Token::NotEquals => Operator::NotIn(vec![self.value()?]),
-            Token::Greater => Operator::GreaterThan(self.number()?),
-            Token::Less => Operator::LessThan(self.number()?),
-            Token::Word(word) if word == "in" => Operator::In(self.values()?),
-            Token::Word(word) if word == "notin" => Operator::NotIn(self.values()?),
+            Token::Equals | Token::DoubleEquals => Operator::In(vec![self.value(&key)?]),
+            Token::NotEquals => Operator::NotIn(vec![self.value(&key)?]),
+            Token::Greater => Operator::GreaterThan(self.number(&key)?),
+            Token::Less => Operator::LessThan(self.number(&key)?),
+            Token::Word(word) if word == "in" => Operator::In(self.values(&key)?),
+            Token::Word(word) if word == "notin" => Operator::NotIn(self.values(&key)?),
             other => return Err(expected("in, notin, =, ==, !=, gt, lt", &other)),
         };
         Ok(Requirement { key, operator })
     }
 
-    fn value(&mut self) -> Result<String, Error> {
+    fn value(&mut self, key: &str) -> Result<String, Error> {
         let value = match self.peek() {
             Token::Comma | Token::End => String::new(),
             _ => match self.next() {
@@ -261,27 +268,29 @@ impl Parser {
                 other => return Err(expected("identifier", &other)),
             },
         };
-        check_value(&value)?;
+        check_value(key, 0, &value)?;
         Ok(value)
     }
 
-    fn number(&mut self) -> Result<i64, Error> {
-        let value = self.value()?;
-        value
-            .parse()
-            .map_err(|_| Error(format!("for 'Gt', 'Lt' operators, the value must be an integer: {value:?}")))
+    fn number(&mut self, key: &str) -> Result<i64, Error> {
+        let value = self.value(key)?;
+        value.parse().map_err(|_| {
+            Error(format!(
+                "values[0]: Invalid value: {value:?}: for 'Gt', 'Lt' operators, the value must be an integer"
+            ))
+        })
     }
 
-    fn values(&mut self) -> Result<Vec<String>, Error> {
+    fn values(&mut self, key: &str) -> Result<Vec<String>, Error> {
         match self.next() {
             Token::Open => {}
-            other => return Err(expected("'('", &other)),
+            other => return Err(Error(format!("found '{}' expected: '('", other.text()))),
         }
         let mut values = Vec::new();
         loop {
             match self.next() {
                 Token::Word(word) => {
-                    check_value(&word)?;
+                    check_value(key, values.len(), &word)?;
                     values.push(word);
                     match self.next() {
                         Token::Comma => {
@@ -328,15 +337,15 @@ fn check_key(key: &str) -> Result<(), Error> {
         return Ok(());
     }
     Err(Error(format!(
-        "key: Invalid value: {key:?}: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+        "<nil>: Invalid value: {key:?}: name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
     )))
 }
 
-fn check_value(value: &str) -> Result<(), Error> {
+fn check_value(key: &str, index: usize, value: &str) -> Result<(), Error> {
     if value.is_empty() || is_name(value) {
         return Ok(());
     }
     Err(Error(format!(
-        "values[0][]: Invalid value: {value:?}: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+        "values[{index}][{key}]: Invalid value: {value:?}: a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
     )))
 }

@@ -22,8 +22,8 @@ pub struct Filter {
 
 impl Filter {
     pub fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self> {
-        let labels = LabelSelector::parse(labels)
-            .map_err(|error| ApiError::bad_request(format!("unable to parse requirement: {error}")))?;
+        let labels =
+            LabelSelector::parse(labels).map_err(|error| ApiError::bad_request(error.to_string()))?;
         let fields = FieldSelector::parse(fields, kind).map_err(ApiError::bad_request)?;
         Ok(Self { labels, fields })
     }

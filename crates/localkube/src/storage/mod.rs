@@ -95,6 +95,8 @@ pub struct Listing {
     pub revision: u64,
     /// How many more match behind the last record.
     pub remaining: usize,
+    /// Whether there is anything at all behind the last record, matching or not, if the limit was reached.
+    pub more: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -187,8 +189,9 @@ impl Store {
             Some(after) => Bound::Excluded(after),
             None => Bound::Included(prefix),
         };
-        let mut listing = Listing { records: Vec::new(), revision, remaining: 0 };
+        let mut listing = Listing { records: Vec::new(), revision, remaining: 0, more: false };
         let mut take = |record: &Arc<Record>| {
+            listing.more |= listing.records.len() >= limit;
             if !matches(record) {
                 return;
             }

@@ -2,7 +2,7 @@
 
 mod binding;
 mod eviction;
-mod kubelet;
+pub mod kubelet;
 mod log;
 mod resize;
 mod scale;
@@ -10,8 +10,6 @@ mod token;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-
-pub use kubelet::{Kubelet, get as kubelet_get};
 
 use crate::{
     call::Call,

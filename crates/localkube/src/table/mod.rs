@@ -3,6 +3,7 @@
 mod builtin;
 mod cells;
 mod jsonpath;
+mod pod;
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -44,7 +45,7 @@ pub fn table(
         .map(|one| {
             let cells: Vec<Value> = columns.iter().map(|column| column.cell(one, now)).collect();
             match include {
-                IncludeObject::None => json!({"cells": cells}),
+                IncludeObject::None => json!({"cells": cells, "object": null}),
                 IncludeObject::Metadata => json!({"cells": cells, "object": render::partial(one)}),
                 IncludeObject::Object => json!({"cells": cells, "object": one}),
             }

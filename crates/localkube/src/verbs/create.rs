@@ -55,12 +55,14 @@ pub async fn create_object(
     let generated =
         object::name(&object).is_empty() && !object::text(&object, &["metadata", "generateName"]).is_empty();
     if !object::resource_version(&object).is_empty() {
-        return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
+        return Err(ApiError::unexplained("resourceVersion should not be set on objects to be created"));
     }
     if kind.namespaced {
         lifecycle::check_namespace(call, object::name(&object))?;
     }
     admit::decode(call, &mut object, options)?;
+    drop_status(call, &mut object);
+    admit::default(call, &mut object);
 
     let attempts = if generated { GENERATE_ATTEMPTS } else { 1 };
     for _ in 0..attempts {
@@ -70,15 +72,15 @@ pub async fn create_object(
             object::meta(&mut candidate).insert("name".to_owned(), name.into());
         }
         begin(call, &mut candidate);
+        // What the server fills in below belongs to nobody.
+        if track {
+            patch::track(call, None, &mut candidate);
+        }
         let context = Context { server: &call.server, kind, subresource: None };
         for prepare in kind.rules.prepare {
             prepare(&mut candidate, None, &context)?;
         }
-        admit::default(call, &mut candidate);
         admit::validate(call, &candidate, None)?;
-        if track {
-            patch::track(call, None, &mut candidate);
-        }
         object::tidy_metadata(&mut candidate);
         if dry_run {
             let key = kind.key(object::namespace(&candidate), object::name(&candidate));
@@ -94,7 +96,7 @@ pub async fn create_object(
         match call.store().commit(kind.table, change).await {
             Ok(record) => {
                 if kind.table_name == crd::TABLE {
-                    call.server.definition_changed(&candidate);
+                    Box::pin(crd::establish(&call.server, &name)).await;
                 }
                 return Ok(Created::Stored(record));
             }
@@ -125,15 +127,19 @@ fn check_place(call: &Call, object: &mut Value) -> Result<()> {
     Ok(())
 }
 
+/// A status comes from controllers; a new object has the one that a kind starts with.
+fn drop_status(call: &Call, object: &mut Value) {
+    if call.version().status
+        && !call.kind.rules.keeps_status
+        && object.as_object_mut().is_some_and(|fields| fields.remove("status").is_some())
+    {
+        admit::normalize(call, object);
+    }
+}
+
 /// What no client decides.
 fn begin(call: &Call, object: &mut Value) {
     let rules = &call.kind.rules;
-    if call.version().status
-        && !rules.keeps_status
-        && let Some(fields) = object.as_object_mut()
-    {
-        fields.remove("status");
-    }
     let metadata = object::meta(object);
     for key in
         ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion", "generation"]

@@ -9,10 +9,12 @@ use serde_json::{Value, json};
 use crate::{
     call::{Call, options_subject},
     convert, crd, decode,
-    error::{ApiError, Result},
+    error::{ApiError, Result, Subject},
     http::{BodyFormat, Response, json as json_reply},
     lifecycle::{self, Deletion},
-    object, protobuf, render,
+    object, protobuf,
+    registry::Origin,
+    render,
     storage::{Change, CommitError, Draft, ReadAt, Record},
 };
 
@@ -181,7 +183,8 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
 }
 
 fn check_preconditions(call: &Call, live: &Value, options: &DeleteOptions) -> Result<()> {
-    let subject = call.subject();
+    // The real server names the kind here, where it elsewhere names the resource.
+    let subject = Subject { resource: call.kind.kind.to_string(), ..call.subject() };
     let name = &call.target.name;
     if let Some(uid) = &options.uid
         && uid != object::uid(live)
@@ -225,6 +228,13 @@ pub async fn delete_collection(call: &Call, body: &Bytes) -> Result<Response> {
             Ok(Deleted::Imagined(object, _)) => items.push(object),
             Err(error) if error.code() == 404 => {}
             Err(error) => return Err(error),
+        }
+    }
+    if call.kind.origin == Origin::Builtin {
+        // Items of a list of a built-in kind do not repeat their type.
+        for fields in items.iter_mut().filter_map(Value::as_object_mut) {
+            fields.remove("apiVersion");
+            fields.remove("kind");
         }
     }
     let list = json!({

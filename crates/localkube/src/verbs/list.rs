@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+    prelude::BASE64_URL_SAFE_NO_PAD,
+};
 use bytes::Bytes;
 use schema::FieldError;
 use serde_json::{Value, json};
@@ -11,6 +15,7 @@ use crate::{
     call::{Call, options_subject},
     convert,
     error::{ApiError, Result},
+    go_syntax,
     http::{IncludeObject, Response, Shape, chunked, json as json_reply, raw},
     registry::Origin,
     render,
@@ -23,7 +28,7 @@ const CHUNK: usize = 128 << 10;
 
 pub fn list(call: &Call) -> Result<Response> {
     check_options(call)?;
-    let shape = Shape::from_headers(&call.headers)?;
+    let shape = Shape::from_headers(&call.headers).map_err(|_| ApiError::not_acceptable(true))?;
     let mut filter = call.filter()?;
     if !call.target.name.is_empty() {
         filter = filter.only(&call.target.name);
@@ -51,11 +56,8 @@ pub fn list(call: &Call) -> Result<Response> {
         }
         Shape::Table => {
             let include = IncludeObject::parse(call.query.get("includeObject"))?;
-            let items: Vec<Value> = listing
-                .records
-                .iter()
-                .map(|record| convert::load(record, &call.kind, call.version))
-                .collect();
+            // Columns are about the form in which objects are kept.
+            let items: Vec<Value> = listing.records.iter().map(|record| record.to_value()).collect();
             let items: Vec<&Value> = items.iter().collect();
             Ok(json_reply(200, &table::table(&call.version().columns, &items, include, meta, call.now, true)))
         }
@@ -147,7 +149,7 @@ fn read(call: &Call, filter: &crate::selectors::Filter) -> Result<(Listing, Opti
             return Err(ApiError::expired("The resourceVersion for the provided list is too old."));
         }
     };
-    let next = (listing.remaining > 0).then(|| {
+    let next = listing.more.then(|| {
         let after = listing.records.last().map_or_else(String::new, |record| record.key.to_string());
         Token { revision: listing.revision as i64, after }.encode()
     });
@@ -166,10 +168,18 @@ pub fn parse_version(text: &str) -> Result<Option<u64>> {
                 text,
                 format!("strconv.ParseUint: parsing {text:?}: invalid syntax"),
             );
-            Err(ApiError::bad_request(error.to_string()))
+            Err(ApiError::bad_request(format!("invalid resource version: {error}")))
         }
     }
 }
+
+/// As Go reads base64: bits behind the last whole byte do not matter.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new()
+        .with_decode_allow_trailing_bits(true)
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
 
 /// Where the next page starts.
 struct Token {
@@ -185,11 +195,13 @@ impl Token {
     }
 
     fn decode(text: &str) -> Result<Self> {
-        let invalid = |why: &str| ApiError::bad_request(format!("continue key is not valid: {why}"));
-        let bytes = BASE64_URL_SAFE_NO_PAD
-            .decode(text.trim_end_matches('='))
-            .map_err(|error| invalid(&error.to_string()))?;
-        let value: Value = serde_json::from_slice(&bytes).map_err(|error| invalid(&error.to_string()))?;
+        let invalid = |why: &str| {
+            ApiError::bad_request(format!("invalid continue token: continue key is not valid: {why}"))
+        };
+        let bytes =
+            LENIENT.decode(text.trim_end_matches('=')).map_err(|error| invalid(&error.to_string()))?;
+        let value: Value =
+            serde_json::from_slice(&bytes).map_err(|_| invalid(&go_syntax::explain(&bytes)))?;
         if value["v"] != "meta.k8s.io/v1" {
             return Err(invalid("server does not recognize this encoded version"));
         }

@@ -12,6 +12,6 @@ pub use create::{Created, create, create_object};
 pub use delete::{DeleteOptions, delete, delete_collection, delete_object};
 pub use get::get;
 pub use list::list;
-pub use patch::{patch, patch_with};
-pub use update::{Outcome, Proposal, replace, update_object};
+pub use patch::patch;
+pub use update::{Proposal, replace, update_object};
 pub use watch::watch;

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::update::{Outcome, Proposal, check_place, update_object};
+use super::update::{Proposal, check_place, update_object};
 use crate::{
     admit,
     call::Call,
@@ -14,10 +14,6 @@ use crate::{
 };
 
 pub async fn patch(call: &Call, body: &Bytes) -> Result<Response> {
-    patch_with(call, body).await?.respond(call)
-}
-
-pub async fn patch_with(call: &Call, body: &Bytes) -> Result<Outcome> {
     let dry_run = call.dry_run("PatchOptions")?;
     call.field_validation("PatchOptions")?;
     let format = PatchFormat::from_headers(&call.headers, call.kind.origin == Origin::Builtin)?;
@@ -36,5 +32,5 @@ pub async fn patch_with(call: &Call, body: &Bytes) -> Result<Outcome> {
         admit::decode(call, &mut proposal.object, "PatchOptions")?;
         Ok(proposal)
     };
-    update_object(call, propose, dry_run, "PatchOptions").await
+    update_object(call, propose, dry_run, "PatchOptions").await?.respond(call)
 }

@@ -140,13 +140,14 @@ pub async fn update_object(
         let live = convert::load(&record, kind, call.version);
         let proposal = propose(Some(&live))?;
         let mut object = proposal.object;
-        settle(call, &live, &mut object)?;
         admit::default(call, &mut object);
-        admit::validate(call, &object, Some(&live))?;
-        count_generation(call, &live, &mut object);
+        // What the server itself changes below belongs to nobody.
         if !proposal.tracked {
             patch::track(call, Some(&live), &mut object);
         }
+        settle(call, &live, &mut object)?;
+        admit::validate(call, &object, Some(&live))?;
+        count_generation(call, &live, &mut object);
         object::tidy_metadata(&mut object);
         patch::keep_times(&live, &mut object);
 
@@ -173,7 +174,12 @@ pub async fn update_object(
             }
             Ok(record) => {
                 if kind.table_name == crd::TABLE {
-                    call.server.definition_changed(&object);
+                    // Names may have changed; a status is written by whoever knows better.
+                    if call.target.subresource.is_empty() {
+                        Box::pin(crd::establish(&call.server, &call.target.name)).await;
+                    } else {
+                        call.server.definition_changed(&object);
+                    }
                 }
                 return Ok(Outcome::Stored(record));
             }
@@ -210,7 +216,9 @@ fn settle(call: &Call, live: &Value, object: &mut Value) -> Result<()> {
     let uid = object::uid(object).to_owned();
     if !uid.is_empty() && uid != object::uid(live) {
         let why = format!(
-            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            kind.plural,
+            call.key(),
             object::uid(live)
         );
         return Err(ApiError::conflict(&subject, name, &why));

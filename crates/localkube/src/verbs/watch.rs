@@ -27,14 +27,18 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(30);
 const CHUNK: usize = 64 << 10;
 
 pub fn watch(call: Call) -> Result<Response> {
-    let shape = Shape::from_headers(&call.headers)?;
+    let shape = Shape::from_headers(&call.headers).map_err(|_| ApiError::not_acceptable(true))?;
     let include = IncludeObject::parse(call.query.get("includeObject"))?;
     let mut filter = call.filter()?;
     if !call.target.name.is_empty() {
         filter = filter.only(&call.target.name);
     }
     let start = Start::parse(&call)?;
-    let asked = parse_version(call.query.get("resourceVersion"))?.filter(|version| *version > 0);
+    let asked = parse_version(call.query.get("resourceVersion"))
+        .map_err(|error| {
+            ApiError::unexplained(error.to_string().replacen("invalid resource version: ", "", 1))
+        })?
+        .filter(|version| *version > 0);
     let timeout = match call.query.get("timeoutSeconds").parse::<u64>() {
         Ok(seconds) if seconds > 0 => seconds,
         _ => rand::rng().random_range(MIN_TIMEOUT..2 * MIN_TIMEOUT),
@@ -253,7 +257,10 @@ impl Shaper<'_> {
         if self.shape == Shape::Object {
             return line(action, &render::bytes(record, &self.call.kind, self.call.version));
         }
-        let object = convert::load(record, &self.call.kind, self.call.version);
+        let object = match self.shape {
+            Shape::Table => record.to_value(),
+            _ => convert::load(record, &self.call.kind, self.call.version),
+        };
         line(action, self.shaped(&object, header).to_string().as_bytes())
     }
 

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -81,42 +81,41 @@ impl Log {
 
     /// Copies what comes out of the FIFO until `stop`, and then what is still in it.
     pub async fn pump(&self, fifo: pipe::Receiver, stop: CancellationToken) {
-        if let Err(error) = self.try_pump(&fifo, &stop).await {
+        if let Err(error) = self.copy(fifo, &stop).await {
             tracing::warn!(%error, log = %self.directory.display(), "container output is lost");
-            // Keep reading: a full FIFO would block the container.
-            let mut sink = vec![0; 64 << 10];
-            while !stop.is_cancelled() {
-                tokio::select! {
-                    ready = fifo.readable() => if ready.is_err() { break },
-                    () = stop.cancelled() => break,
-                }
-                while fifo.try_read(&mut sink).is_ok_and(|n| n > 0) {}
-            }
         }
         self.progress.send_modify(|progress| progress.ended = true);
     }
 
-    async fn try_pump(&self, fifo: &pipe::Receiver, stop: &CancellationToken) -> io::Result<()> {
+    async fn copy(&self, fifo: pipe::Receiver, stop: &CancellationToken) -> io::Result<()> {
         let mut writer = Writer::open(self)?;
         let mut buffer = vec![0; 64 << 10];
+        let mut failure = None;
         loop {
-            let stopping = tokio::select! {
-                biased;
-                ready = fifo.readable() => { ready?; false }
-                () = stop.cancelled() => true,
-            };
-            loop {
-                match fifo.try_read(&mut buffer) {
-                    Ok(0) => break,
-                    Ok(n) => writer.push(&buffer[..n], Timestamp::now())?,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    Err(error) => return Err(error),
-                }
+            tokio::select! {
+                ready = fifo.readable() => ready?,
+                () = stop.cancelled() => break,
             }
-            if stopping || stop.is_cancelled() {
-                return writer.finish(Timestamp::now());
+            match fifo.try_read(&mut buffer) {
+                // A full disk must not block the container: what cannot be kept is thrown away.
+                Ok(n) => failure = writer.push(&buffer[..n], Timestamp::now()).err().or(failure),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
             }
         }
+        // Asked of the kernel: the runtime may not have noticed the last bytes yet.
+        let mut rest = File::from(fifo.into_nonblocking_fd()?);
+        loop {
+            match rest.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(n) => writer.push(&buffer[..n], Timestamp::now())?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        writer.finish(Timestamp::now())?;
+        failure.map_or(Ok(()), Err)
     }
 }
 

@@ -139,21 +139,20 @@ fn role_of(pod: &k8s::Pod, index: usize) -> Role {
     }
 }
 
+fn waiting_reason(pod: &k8s::Pod) -> &'static str {
+    let has_init =
+        pod.spec.as_ref().is_some_and(|s| s.init_containers.as_ref().is_some_and(|i| !i.is_empty()));
+    if has_init { reasons::POD_INITIALIZING } else { reasons::CONTAINER_CREATING }
+}
+
 // === impl Machine ===
 
 impl Machine {
     pub fn new(pod: Arc<k8s::Pod>, address: Ipv4Addr, delays: Delays, now: Timestamp) -> Self {
-        let has_init =
-            pod.spec.as_ref().is_some_and(|s| s.init_containers.as_ref().is_some_and(|i| !i.is_empty()));
+        let reason = waiting_reason(&pod);
         let containers = specs(&pod)
             .enumerate()
-            .map(|(index, _)| {
-                let role = role_of(&pod, index);
-                let initializing = has_init && role == Role::Main;
-                let reason =
-                    if initializing { reasons::POD_INITIALIZING } else { reasons::CONTAINER_CREATING };
-                Container::new(role, State::waiting(reason))
-            })
+            .map(|(index, _)| Container::new(role_of(&pod, index), State::waiting(reason)))
             .collect();
         Self { pod, address, start_time: now, containers, volumes: Volumes::Unasked, stop: None, delays }
     }
@@ -217,6 +216,17 @@ impl Machine {
     /// Everything that was to be stopped has stopped.
     pub fn stopped(&self) -> Option<Cause> {
         self.stop.filter(|_| !self.containers.iter().any(Container::is_active)).map(|stop| stop.cause)
+    }
+
+    /// Why a container waits that nothing is wrong with.
+    pub fn waiting_reason(&self) -> &'static str {
+        waiting_reason(&self.pod)
+    }
+
+    /// All is there that the first container needs, or was when it started.
+    pub fn has_begun(&self) -> bool {
+        self.volumes == Volumes::Ready
+            || self.containers.iter().any(|c| c.is_running() || c.latest_end().is_some() || c.last.is_some())
     }
 
     /// Whether main containers may run, or have.

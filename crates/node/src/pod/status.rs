@@ -72,9 +72,13 @@ fn container_status(machine: &Machine, spec: &k8s::Container, container: &Contai
                 message: message.clone(),
             });
         }
+        // Until the new run is there, a kubelet shows the end of the old one.
+        State::Starting if container.last.is_some() => {
+            state.terminated = container.last.as_ref().map(terminated)
+        }
         State::Starting => {
             state.waiting = Some(k8s::ContainerStateWaiting {
-                reason: Some(reasons::CONTAINER_CREATING.to_owned()),
+                reason: Some(machine.waiting_reason().to_owned()),
                 message: None,
             });
         }
@@ -83,13 +87,14 @@ fn container_status(machine: &Machine, spec: &k8s::Container, container: &Contai
         }
         State::Terminated(end) => state.terminated = Some(terminated(end)),
     }
+    let before = container.last.as_ref().filter(|_| container.state != State::Starting);
     let has_run = container.is_running() || container.latest_end().is_some() || container.last.is_some();
     let resources = spec.resources.clone().filter(|r| *r != k8s::ResourceRequirements::default());
     k8s::ContainerStatus {
         name: spec.name.clone(),
         state: Some(state),
         last_state: Some(k8s::ContainerState {
-            terminated: container.last.as_ref().map(terminated),
+            terminated: before.map(terminated),
             ..k8s::ContainerState::default()
         }),
         ready: container.is_ready(spec),
@@ -172,7 +177,7 @@ fn conditions(
     let ready = ready(machine, &containers_ready);
     let plain = |kind, holds| Finding { kind, holds, reason: None, message: None };
     let findings = [
-        plain("PodReadyToStartContainers", machine.stopped().is_none()),
+        plain("PodReadyToStartContainers", machine.has_begun() && machine.stopped().is_none()),
         initialized(machine, phase),
         ready,
         containers_ready,

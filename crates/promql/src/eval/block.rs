@@ -139,6 +139,11 @@ impl Block {
                 merged.cells.extend_from_slice(cells);
                 continue;
             }
+            // Whether the name falls is decided by the row that has the first value.
+            let begin = |cells: &[f64]| cells.iter().position(|&v| present(v)).unwrap_or(cells.len());
+            if begin(cells) < begin(merged.row(at)) {
+                merged.rows[at].drop_name = row.drop_name;
+            }
             for (have, &new) in merged.row_mut(at).iter_mut().zip(cells).filter(|(_, new)| present(**new)) {
                 if present(*have) {
                     return Err(Error::DuplicateLabelset);

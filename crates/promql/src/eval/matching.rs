@@ -63,18 +63,17 @@ impl<'a> Join<'a> {
             for &partner in &self.one_rows[group] {
                 let other = self.one.row(partner);
                 let labels = self.result_labels(&row.labels, &self.one.rows[partner].labels);
-                let meets = |step: usize| present(cells[step]) && present(other[step]) && self.active[step];
-                matched.note(self, group, &labels, meets)?;
-                self.push(&mut out, labels, row.drop_name, |step| {
-                    meets(step).then(|| (cells[step], other[step]))
-                });
+                let pair = |(&m, &o): (&f64, &f64)| (present(m) && present(o)).then_some((m, o));
+                matched.note(self, group, &labels, |step| pair((&cells[step], &other[step])).is_some())?;
+                self.push(&mut out, labels, row.drop_name, cells.iter().zip(other).map(pair));
             }
             if let Some(fill) = self.matching().fill_right {
                 let partners: Vec<&[f64]> = self.one_rows[group].iter().map(|&p| self.one.row(p)).collect();
                 let labels = self.result_labels(&row.labels, &self.matching().by.apply(&row.labels));
                 let alone = |step: usize| present(cells[step]) && !partners.iter().any(|p| present(p[step]));
                 matched.note(self, group, &labels, alone)?;
-                self.push(&mut out, labels, row.drop_name, |step| alone(step).then(|| (cells[step], fill)));
+                let pairs = (0..cells.len()).map(|step| alone(step).then(|| (cells[step], fill)));
+                self.push(&mut out, labels, row.drop_name, pairs);
             }
         }
         if let Some(fill) = self.matching().fill_left {
@@ -82,7 +81,8 @@ impl<'a> Join<'a> {
                 let group = self.one_groups[at];
                 let labels = self.result_labels(&self.matching().by.apply(&row.labels), &row.labels);
                 let alone = |step: usize| present(cells[step]) && !matched.any(group, step);
-                self.push(&mut out, labels, row.drop_name, |step| alone(step).then(|| (fill, cells[step])));
+                let pairs = (0..cells.len()).map(|step| alone(step).then(|| (fill, cells[step])));
+                self.push(&mut out, labels, row.drop_name, pairs);
             }
         }
         Ok(out)
@@ -114,21 +114,21 @@ impl<'a> Join<'a> {
         ))
     }
 
-    /// Adds a row; `pair` gives the values of the many and of the "one" side at a step, if they meet there.
+    /// Adds a row; `pairs` gives for each step the values of the many and of the "one" side, if they meet there.
     fn push(
         &self,
         out: &mut Block,
         labels: Labels,
         drop_name: bool,
-        pair: impl Fn(usize) -> Option<(f64, f64)>,
+        pairs: impl Iterator<Item = Option<(f64, f64)>>,
     ) {
         let Binary { op, return_bool, .. } = *self.binary;
         let filters = op.is_comparison() && !return_bool;
         let row = || Row { labels, drop_name: drop_name || return_bool };
         out.push_with(row, |cells| {
             let mut any = false;
-            for (step, cell) in cells.iter_mut().enumerate() {
-                let Some((many, one)) = pair(step) else { continue };
+            for (cell, pair) in cells.iter_mut().zip(pairs) {
+                let Some((many, one)) = pair else { continue };
                 let (l, r) = if self.swapped { (one, many) } else { (many, one) };
                 let value = apply(op, l, r);
                 *cell = match filters {

@@ -15,13 +15,11 @@ use crate::plan::Node;
 
 pub(super) fn quantile(ev: &Evaluator<'_>, q: &[f64], block: &Block, grid: Grid) -> Block {
     remark_quantiles(ev, q);
-    let histograms = Histogram::find(ev, block);
-    let mut out = Block::new(block.width);
-    let mut buckets = Vec::new();
-    for histogram in &histograms {
-        histogram.push_quantiles(ev, q, block, grid, histogram.labels.clone(), &mut out, &mut buckets);
+    let mut quantiles = Quantiles::new(ev, block, grid);
+    for histogram in &Histogram::find(ev, block) {
+        quantiles.push(histogram, histogram.labels.clone(), |step| Some(q[step]));
     }
-    out
+    quantiles.out
 }
 
 /// `histogram_quantiles(v, label, q…)`: several quantiles at once, told apart by a label.
@@ -30,35 +28,22 @@ pub(super) fn quantiles(ev: &Evaluator<'_>, args: &[Node], grid: Grid) -> Result
     let label = text_of(args.get(1))?;
     let wanted: Vec<Vec<f64>> = args.iter().skip(2).map(|q| ev.scalar(q, grid)).collect::<Result<_>>()?;
     let histograms = Histogram::find(ev, &block);
-    let mut out = Block::new(block.width);
-    let mut buckets = Vec::new();
+    let mut quantiles = Quantiles::new(ev, &block, grid);
     for q in &wanted {
         remark_quantiles(ev, q);
-        for histogram in &histograms {
-            // The quantile may differ from step to step, and with it the label.
-            let mut values: Vec<f64> = q.clone();
-            values.sort_unstable_by(f64::total_cmp);
-            values.dedup_by(|a, b| a.to_bits() == b.to_bits());
-            for value in values {
+        // The quantile may differ from step to step, and with it the label.
+        let mut distinct = q.clone();
+        distinct.sort_unstable_by(f64::total_cmp);
+        distinct.dedup_by(|a, b| a.to_bits() == b.to_bits());
+        for value in distinct {
+            for histogram in &histograms {
                 let labels = histogram.labels.with(label, &format::open_metrics_float(value));
-                let mut part = Block::new(block.width);
-                histogram.push_quantiles(ev, q, &block, grid, labels, &mut part, &mut buckets);
-                for (row, cells) in part.iter() {
-                    let only: Vec<f64> = cells
-                        .iter()
-                        .zip(q)
-                        .map(
-                            |(&c, q)| {
-                                if q.to_bits() == value.to_bits() { c } else { crate::eval::block::ABSENT }
-                            },
-                        )
-                        .collect();
-                    out.push(row.clone(), &only);
-                }
+                quantiles
+                    .push(histogram, labels, |step| (q[step].to_bits() == value.to_bits()).then_some(value));
             }
         }
     }
-    if out.width > 1 { out.merged() } else { Ok(out) }
+    if grid.len > 1 { quantiles.out.merged() } else { Ok(quantiles.out) }
 }
 
 /// The share of observations between two bounds.
@@ -132,46 +117,43 @@ impl Histogram {
         }
         !into.is_empty()
     }
+}
 
-    #[allow(clippy::too_many_arguments)]
-    fn push_quantiles(
-        &self,
-        ev: &Evaluator<'_>,
-        q: &[f64],
-        block: &Block,
-        grid: Grid,
-        labels: Labels,
-        out: &mut Block,
-        buckets: &mut Vec<Bucket>,
-    ) {
-        out.push_with(
-            || Row { labels, drop_name: true },
-            |cells| {
-                let mut any = false;
-                for (step, cell) in cells.iter_mut().enumerate() {
-                    if !self.collect(block, step, buckets) {
-                        continue;
-                    }
-                    let (value, fixed) = bucket_quantile(q[step], buckets);
-                    *cell = value;
-                    any = true;
-                    if let Some(fixed) = fixed {
-                        let time = grid.time(step);
-                        let fix = Fix {
-                            first: time,
-                            last: time,
-                            min_bound: fixed.min_bound,
-                            max_bound: fixed.max_bound,
-                            max_diff: fixed.max_diff,
-                            samples: 1,
-                        };
-                        let metric = self.labels.metric_name().to_string();
-                        ev.annotate(Annotation::ForcedMonotonicity { metric, fix });
-                    }
+/// Where rows of quantiles are collected.
+struct Quantiles<'a> {
+    ev: &'a Evaluator<'a>,
+    block: &'a Block,
+    grid: Grid,
+    out: Block,
+    buckets: Vec<Bucket>,
+}
+
+impl<'a> Quantiles<'a> {
+    fn new(ev: &'a Evaluator<'a>, block: &'a Block, grid: Grid) -> Self {
+        Self { ev, block, grid, out: Block::new(block.width), buckets: Vec::new() }
+    }
+
+    /// Adds the row of one histogram; `wanted` says which quantile, if any, is asked for at a step.
+    fn push(&mut self, histogram: &Histogram, labels: Labels, wanted: impl Fn(usize) -> Option<f64>) {
+        let Self { ev, block, grid, out, buckets } = self;
+        let row = || Row { labels, drop_name: true };
+        out.push_with(row, |cells| {
+            let mut any = false;
+            for (step, cell) in cells.iter_mut().enumerate() {
+                let Some(q) = wanted(step).filter(|_| histogram.collect(block, step, buckets)) else {
+                    continue;
+                };
+                let (value, lifted) = bucket_quantile(q, buckets);
+                *cell = value;
+                any = true;
+                if let Some(lifted) = lifted {
+                    let metric = histogram.labels.metric_name().to_string();
+                    let fix = Fix::at(grid.time(step), lifted);
+                    ev.annotate(Annotation::ForcedMonotonicity { metric, fix });
                 }
-                any
-            },
-        );
+            }
+            any
+        });
     }
 }
 

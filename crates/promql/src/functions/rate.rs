@@ -19,7 +19,7 @@ pub(super) fn counter(
             resets.push((at + 1, pair[0]));
         }
     }
-    let divisor = if per_second { range_seconds(windows) } else { 1.0 };
+    let per_second = if per_second { 1.0 / range_seconds(windows) } else { 1.0 };
     let mut first_reset = 0;
     windows.run(times, values, out, |w| {
         let last = w.values.len() - 1;
@@ -35,7 +35,7 @@ pub(super) fn counter(
             let within = resets[first_reset..].iter().take_while(|(at, _)| *at <= w.from + last);
             within.for_each(|(_, before)| change += before);
         }
-        change * (stretch(&w, change, true) / divisor)
+        change * (stretch(&w, change, true) * per_second)
     })
 }
 
@@ -54,28 +54,27 @@ pub(super) fn gauge(windows: &Windows, times: &[i64], values: &[f64], out: &mut 
 /// By which factor the change between the first and the last sample grows when it is carried on to the window's ends:
 /// all the way if the next sample might have been just outside (within 1.1 average gaps), else by half a gap, since the
 /// series seems to begin or end inside the window. A counter is not carried back below zero.
+///
+/// Lengths are in milliseconds, since only their ratio counts; products are compared in place of quotients, because a
+/// division costs more than all the rest.
 #[inline]
 fn stretch(w: &Window<'_>, change: f64, counter: bool) -> f64 {
     let last = w.times.len() - 1;
-    let seconds = |millis: i64| millis as f64 / 1000.0;
-    let sampled = seconds(w.times[last] - w.times[0]);
-    let average_gap = sampled / last as f64;
-    let threshold = average_gap * 1.1;
-    let mut to_start = seconds(w.times[0] - w.start);
-    let mut to_end = seconds(w.end - w.times[last]);
-    if to_start >= threshold {
-        to_start = average_gap / 2.0;
+    let gaps = last as f64;
+    let sampled = (w.times[last] - w.times[0]) as f64;
+    let mut to_start = (w.times[0] - w.start) as f64;
+    let mut to_end = (w.end - w.times[last]) as f64;
+    let threshold = sampled * 1.1;
+    if to_start * gaps >= threshold {
+        to_start = sampled / gaps / 2.0;
     }
-    if counter && change > 0.0 && w.values[0] >= 0.0 {
-        let to_zero = sampled * (w.values[0] / change);
-        if to_zero < to_start {
-            to_start = to_zero;
-        }
+    if counter && change > 0.0 && w.values[0] >= 0.0 && sampled * w.values[0] < to_start * change {
+        to_start = sampled * (w.values[0] / change);
     }
-    if to_end >= threshold {
-        to_end = average_gap / 2.0;
+    if to_end * gaps >= threshold {
+        to_end = sampled / gaps / 2.0;
     }
-    if sampled == 0.0 { 1.0 } else { (sampled + to_start + to_end) / sampled }
+    (sampled + to_start + to_end) / sampled
 }
 
 /// `irate` and `idelta`: between the last two samples.

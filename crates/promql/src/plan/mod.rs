@@ -8,6 +8,8 @@ mod pinned;
 
 use std::sync::Arc;
 
+pub(crate) use guard::brackets;
+
 use crate::error::Result;
 use crate::functions::Function;
 use crate::labels::Projection;

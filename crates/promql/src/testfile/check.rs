@@ -22,7 +22,7 @@ pub(super) fn annotations(expect: &Expect, got: &Annotations) -> Result<(), Stri
             return Err(format!("unexpected {kind} annotations: {got:?}"));
         }
         if let Some(missing) = wanted.iter().find(|w| !got.iter().any(|g| w.accepts(g))) {
-            return Err(format!("expected a {kind} annotation like {missing:?}, got {got:?}"));
+            return Err(format!("expected {kind} annotation like {missing:?}, got {got:?}"));
         }
         let accepted = |g: &&String| wanted.iter().any(|w: &Text| w.accepts(g));
         if let Some(extra) = got.iter().find(|g| !wanted.is_empty() && !accepted(g)) {

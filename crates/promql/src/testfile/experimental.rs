@@ -4,6 +4,8 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
+use crate::plan::brackets;
+
 /// The name of the experiment that the query uses, if there is one.
 pub(super) fn syntax(query: &str) -> Option<&'static str> {
     static DURATION: LazyLock<Option<Regex>> =
@@ -29,24 +31,6 @@ pub(super) fn syntax(query: &str) -> Option<&'static str> {
         return Some("info() with a selector that may match the empty string");
     }
     None
-}
-
-/// What stands between square brackets outside of quotes.
-fn brackets(query: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut quote: Option<char> = None;
-    let mut open = None;
-    for (at, c) in query.char_indices() {
-        match (quote, c) {
-            (Some(q), c) if c == q => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'' | '`') => quote = Some(c),
-            (None, '[') => open = Some(at + 1),
-            (None, ']') => found.extend(open.take().map(|from| &query[from..at])),
-            _ => {}
-        }
-    }
-    found
 }
 
 #[cfg(test)]

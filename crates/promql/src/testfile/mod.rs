@@ -76,6 +76,9 @@ impl Report {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// A file that is not in the format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]

@@ -8,24 +8,24 @@ use crate::{AdditionalProperties, Path, Quantity, Schema, Type, field_error::go_
 /// Drops unknown fields of `value` (and answers with their paths), normalizes the others, and fails on a value of the
 /// wrong type with the words of Go's JSON decoder.
 pub(super) fn object(value: &mut Value, schema: &Schema) -> Result<Vec<String>, String> {
-    let mut decoder = Decoder { unknown: Vec::new(), fields: Vec::new() };
-    decoder.node(value, schema, "", None, &Path::ROOT)?;
-    decoder.unknown.sort();
-    Ok(decoder.unknown)
+    metadata(value, schema, &Path::ROOT)
 }
 
-/// The same for `metadata` alone, whose fields are then named from the root.
-pub(crate) fn metadata(value: &mut Value, schema: &Schema) -> Result<Vec<String>, String> {
-    let mut decoder = Decoder { unknown: Vec::new(), fields: vec!["metadata".to_owned()] };
-    decoder.node(value, schema, "", None, &Path::ROOT.child("metadata"))?;
+/// The same for `metadata` alone, which stands at `path`.
+pub(crate) fn metadata(value: &mut Value, schema: &Schema, path: &Path<'_>) -> Result<Vec<String>, String> {
+    let mut decoder = Decoder { unknown: Vec::new(), fields: Vec::new(), mismatch: None };
+    decoder.node(value, schema, "", None, path)?;
     decoder.unknown.sort();
-    Ok(decoder.unknown)
+    decoder.mismatch.map_or(Ok(decoder.unknown), Err)
 }
 
 struct Decoder {
     unknown: Vec<String>,
     /// Names of the fields down to here, as Go's messages join them.
     fields: Vec<String>,
+    /// The first value of a wrong type. Go reads on after it, and prefers to report a value that is of the right type
+    /// but malformed.
+    mismatch: Option<String>,
 }
 
 // === impl Decoder ===
@@ -42,9 +42,13 @@ impl Decoder {
         let title = schema.title.as_deref().unwrap_or_default();
         match title {
             "api.resource.Quantity" => return quantity(value),
-            "util.intstr.IntOrString" => return self.int_or_string(value),
-            "meta.v1.Time" => return time(value, false),
-            "meta.v1.MicroTime" => return time(value, true),
+            "util.intstr.IntOrString" => return self.int_or_string(value, owner),
+            "meta.v1.Time" | "meta.v1.MicroTime" => {
+                if !matches!(value, Value::String(_) | Value::Null) {
+                    return Err(self.mismatch(json_type(value), owner, "string"));
+                }
+                return time(value, title == "meta.v1.MicroTime");
+            }
             "apiextensions.v1.JSONSchemaProps" => {
                 self.json_schema(value, path);
                 return Ok(());
@@ -74,9 +78,7 @@ impl Decoder {
                     if value.is_null() {
                         *value = zero(entry);
                     }
-                    self.fields.push(key.clone());
                     self.node(value, entry, owner, None, &path.key(key))?;
-                    self.fields.pop();
                 }
                 Ok(())
             }
@@ -97,12 +99,13 @@ impl Decoder {
                     return Ok(());
                 }
                 let found = format!("number {}", go_number(number));
-                Err(self.mismatch(&found, owner, &go_name(schema, go_type)))
+                self.note(self.mismatch(&found, owner, &go_name(schema, go_type)));
+                Ok(())
             }
             (Some(Type::Number), Value::Number(_)) => Ok(()),
             (Some(_), found) => {
-                let found = json_type(found);
-                Err(self.mismatch(found, owner, &go_name(schema, go_type)))
+                self.note(self.mismatch(json_type(found), owner, &go_name(schema, go_type)));
+                Ok(())
             }
         }
     }
@@ -117,8 +120,8 @@ impl Decoder {
         path: &Path<'_>,
     ) -> Result<(), String> {
         let Value::Object(map) = value else {
-            let found = json_type(value);
-            return Err(self.mismatch(found, owner, &go_struct(title)));
+            self.note(self.mismatch(json_type(value), owner, &go_struct(title)));
+            return Ok(());
         };
         let names: Vec<String> = map.keys().cloned().collect();
         let this = title.rsplit('.').next().unwrap_or(title);
@@ -134,22 +137,23 @@ impl Decoder {
                 continue;
             }
             let go_type = row.field(&name).and_then(|field| field.go_type);
+            let depth = self.fields.len();
+            self.fields.extend(embedded_in(title, &name).map(str::to_owned));
             self.fields.push(name.clone());
             self.node(value, field, this, go_type, &path.child(&name))?;
-            self.fields.pop();
+            self.fields.truncate(depth);
         }
         for field in &row.fields {
             match (field.presence, map.get(field.name)) {
                 (Presence::UnlessEmpty, Some(value)) if is_empty(value) => {
                     map.remove(field.name);
                 }
+                // stored without distinction between none and empty
+                (Presence::Always, Some(Value::Array(items))) if items.is_empty() => {
+                    map.insert(field.name.to_owned(), Value::Null);
+                }
                 (Presence::Always, None) => {
-                    let absent = match (&field.default, schema.properties.get(field.name)) {
-                        (Some(Value::Object(_)), Some(schema)) => zero(schema),
-                        (Some(default), _) => default.clone(),
-                        (None, _) => Value::Null,
-                    };
-                    map.insert(field.name.to_owned(), absent);
+                    map.insert(field.name.to_owned(), absent(field, schema));
                 }
                 _ => {}
             }
@@ -157,16 +161,14 @@ impl Decoder {
         Ok(())
     }
 
-    fn int_or_string(&self, value: &Value) -> Result<(), String> {
+    fn int_or_string(&self, value: &Value, owner: &str) -> Result<(), String> {
         match value {
-            Value::String(_) => Ok(()),
+            Value::String(_) | Value::Null => Ok(()),
             Value::Number(number) if number.as_i64().is_some_and(|i| i32::try_from(i).is_ok()) => Ok(()),
-            Value::Number(number) => Err(format!(
-                "json: cannot unmarshal number {} into Go value of type int32",
-                go_number(number)
-            )),
-            Value::Null => Ok(()),
-            other => Err(format!("json: cannot unmarshal {} into Go value of type int32", json_type(other))),
+            Value::Number(number) => {
+                Err(self.mismatch(&format!("number {}", go_number(number)), owner, "int32"))
+            }
+            other => Err(self.mismatch(json_type(other), owner, "int32")),
         }
     }
 
@@ -184,16 +186,23 @@ impl Decoder {
             match (name.as_str(), &mut *value) {
                 ("properties" | "patternProperties" | "definitions", Value::Object(fields)) => {
                     for (name, field) in fields.iter_mut() {
-                        self.json_schema(field, &here.key(name));
+                        self.json_schema(field, &here.child(name));
                     }
                 }
-                ("allOf" | "anyOf" | "oneOf" | "items", Value::Array(schemas)) => {
+                ("allOf" | "anyOf" | "oneOf", Value::Array(schemas)) => {
                     for (index, schema) in schemas.iter_mut().enumerate() {
                         self.json_schema(schema, &here.index(index));
                     }
                 }
-                ("not" | "items" | "additionalProperties" | "additionalItems", schema @ Value::Object(_)) => {
+                ("not", schema) => self.json_schema(schema, &here),
+                // unknown fields are dropped below these too, but the API does not speak of them
+                ("items" | "additionalProperties" | "additionalItems", schema) => {
+                    let n_unknown = self.unknown.len();
+                    for schema in schema.as_array_mut().into_iter().flatten() {
+                        self.json_schema(schema, &here);
+                    }
                     self.json_schema(schema, &here);
+                    self.unknown.truncate(n_unknown);
                 }
                 _ => {}
             }
@@ -204,15 +213,28 @@ impl Decoder {
         });
     }
 
+    fn note(&mut self, mismatch: String) {
+        self.mismatch.get_or_insert(mismatch);
+    }
+
     fn mismatch(&self, found: &str, owner: &str, wanted: &str) -> String {
         if owner.is_empty() && self.fields.is_empty() {
             return format!("json: cannot unmarshal {found} into Go value of type {wanted}");
         }
-        let owner = if owner.is_empty() { "ObjectMeta" } else { owner };
         format!(
             "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}",
             self.fields.join(".")
         )
+    }
+}
+
+/// The Go struct between a type and its field that JSON does not show, but Go's messages do.
+fn embedded_in(title: &str, field: &str) -> Option<&'static str> {
+    match (title, field) {
+        ("core.v1.Volume", "name") => None,
+        ("core.v1.Volume", _) => Some("VolumeSource"),
+        ("core.v1.Probe", "exec" | "httpGet" | "tcpSocket" | "grpc") => Some("ProbeHandler"),
+        _ => None,
     }
 }
 
@@ -264,7 +286,7 @@ fn is_empty(value: &Value) -> bool {
 }
 
 /// The value of a Go variable that was never set.
-fn zero(schema: &Schema) -> Value {
+pub(super) fn zero(schema: &Schema) -> Value {
     let title = schema.title.as_deref().unwrap_or_default();
     match title {
         "meta.v1.Time" | "meta.v1.MicroTime" => return Value::Null,
@@ -281,15 +303,18 @@ fn zero(schema: &Schema) -> Value {
         };
     };
     let always = row.fields.iter().filter(|field| field.presence == Presence::Always);
-    let fields = always.map(|field| {
-        let value = match (&field.default, schema.properties.get(field.name)) {
-            (Some(Value::Object(_)), Some(schema)) => zero(schema),
-            (Some(default), _) => default.clone(),
-            (None, _) => Value::Null,
-        };
-        (field.name.to_owned(), value)
-    });
-    Value::Object(Map::from_iter(fields))
+    Value::Object(Map::from_iter(always.map(|field| (field.name.to_owned(), absent(field, schema)))))
+}
+
+/// What is written for a field of `schema` that is always written but was not given.
+fn absent(field: &table::Field, schema: &Schema) -> Value {
+    let field_schema = schema.properties.get(field.name);
+    match (&field.default, field_schema) {
+        (Some(Value::Object(_)), Some(schema)) => zero(schema),
+        (Some(default), _) => default.clone(),
+        (None, Some(schema)) if schema.int_or_string => zero(schema),
+        (None, _) => Value::Null,
+    }
 }
 
 fn quantity(value: &mut Value) -> Result<(), String> {
@@ -305,12 +330,17 @@ fn quantity(value: &mut Value) -> Result<(), String> {
 }
 
 fn time(value: &mut Value, micro: bool) -> Result<(), String> {
-    let Value::String(text) = &*value else {
-        return match value {
-            Value::Null => Ok(()),
-            other => Err(format!("json: cannot unmarshal {} into Go value of type string", json_type(other))),
-        };
-    };
+    let Value::String(text) = &*value else { return Ok(()) };
+    if let (true, Some(fraction)) = (micro, text.get(19..)) {
+        let digits = fraction.strip_prefix('.').unwrap_or_default();
+        let n_digits = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if text.get(..19).is_some_and(|local| local.parse::<jiff::civil::DateTime>().is_ok()) && n_digits < 6
+        {
+            return Err(format!(
+                "parsing time {text:?} as \"2006-01-02T15:04:05.000000Z07:00\": cannot parse {fraction:?} as \".000000\""
+            ));
+        }
+    }
     let layout = if micro { "2006-01-02T15:04:05.000000Z07:00" } else { "2006-01-02T15:04:05Z07:00" };
     let parsed: jiff::Timestamp = text
         .parse()

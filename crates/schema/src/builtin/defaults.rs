@@ -125,7 +125,7 @@ fn rows(title: &str) -> &'static [(&'static str, Value)] {
 }
 
 fn set(map: &mut Object, field: &str, default: impl FnOnce() -> Value) {
-    if map.get(field).is_none_or(Value::is_null) {
+    if map.get(field).is_none_or(|value| value.is_null() || *value == "") {
         map.insert(field.to_owned(), default());
     }
 }
@@ -144,9 +144,27 @@ fn computed(title: &str, map: &mut Object) {
             let policy = pull_policy(map.get("reference"));
             set(map, "pullPolicy", || policy.into());
         }
-        "core.v1.Volume" => {
-            if map.keys().all(|name| name == "name") {
-                map.insert("emptyDir".to_owned(), json!({}));
+        "core.v1.Volume" if map.keys().all(|name| name == "name") => {
+            map.insert("emptyDir".to_owned(), json!({}));
+        }
+        // one field with two names; the old one is still written
+        "core.v1.PodSpec" => {
+            for (from, to) in
+                [("serviceAccount", "serviceAccountName"), ("serviceAccountName", "serviceAccount")]
+            {
+                if let Some(name) = map.get(from).cloned() {
+                    set(map, to, || name);
+                }
+            }
+        }
+        "apps.v1.StatefulSetSpec" => {
+            for claim in
+                map.get_mut("volumeClaimTemplates").and_then(Value::as_array_mut).into_iter().flatten()
+            {
+                if let Some(claim) = claim.as_object_mut() {
+                    set(claim, "apiVersion", || "v1".into());
+                    set(claim, "kind", || "PersistentVolumeClaim".into());
+                }
             }
         }
         "core.v1.ServiceSpec" => service(map),
@@ -180,10 +198,8 @@ fn computed(title: &str, map: &mut Object) {
             set(map, "rollingUpdate", || json!({}));
         }
         "autoscaling.v2.HorizontalPodAutoscalerSpec" => autoscaler(map),
-        "rbac.v1.Subject" => {
-            if is(map, "kind", "User") || is(map, "kind", "Group") {
-                set(map, "apiGroup", || "rbac.authorization.k8s.io".into());
-            }
+        "rbac.v1.Subject" if is(map, "kind", "User") || is(map, "kind", "Group") => {
+            set(map, "apiGroup", || "rbac.authorization.k8s.io".into());
         }
         _ => {}
     }
@@ -197,7 +213,15 @@ fn pull_policy(image: Option<&Value>) -> &'static str {
     }
     let name = image.rsplit('/').next().unwrap_or(image);
     match name.split_once(':') {
-        _ if image.is_empty() => "IfNotPresent",
+        // what is no image has no tag either
+        _ if name.split(':').next().is_none_or(|name| {
+            !name.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit())
+                || name
+                    .contains(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || "._-".contains(c)))
+        }) =>
+        {
+            "IfNotPresent"
+        }
         None | Some((_, "latest")) => "Always",
         Some(_) => "IfNotPresent",
     }

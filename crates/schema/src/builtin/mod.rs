@@ -2,6 +2,8 @@
 
 mod decode;
 mod defaults;
+mod describe;
+mod prepare;
 mod schemas;
 mod table;
 mod validate;
@@ -56,11 +58,8 @@ macro_rules! row {
     };
 }
 
-use names::{
-    name_is_label as label, name_is_label_1035 as label_1035, name_is_subdomain as subdomain,
-    path_segment as segment,
-};
-use validate::{NONE, config, infra, pod, scaling, service, workload};
+use names::{name_is_label as label, name_is_subdomain as subdomain, path_segment as segment};
+use validate::{NONE, config, infra, pod, scaling, service, volume, workload};
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     vec![
@@ -71,11 +70,11 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row!("" "v1" "LimitRange", core::LimitRange, Namespaced, subdomain, infra::LIMIT_RANGE),
         row!("" "v1" "Namespace", core::Namespace, Cluster, label, NONE),
         row!("" "v1" "Node", core::Node, Cluster, subdomain, infra::NODE),
-        row!("" "v1" "PersistentVolumeClaim", core::PersistentVolumeClaim, Namespaced, subdomain, NONE),
+        row!("" "v1" "PersistentVolumeClaim", core::PersistentVolumeClaim, Namespaced, subdomain, volume::CLAIM),
         row!("" "v1" "Pod", core::Pod, Namespaced, subdomain, pod::POD),
         row!("" "v1" "ResourceQuota", core::ResourceQuota, Namespaced, subdomain, infra::RESOURCE_QUOTA),
         row!("" "v1" "Secret", core::Secret, Namespaced, subdomain, config::SECRET),
-        row!("" "v1" "Service", core::Service, Namespaced, label_1035, service::SERVICE),
+        row!("" "v1" "Service", core::Service, Namespaced, label, service::SERVICE),
         row!("" "v1" "ServiceAccount", core::ServiceAccount, Namespaced, subdomain, NONE),
         row!("apps" "v1" "ControllerRevision", apps::ControllerRevision, Namespaced, subdomain, NONE),
         row!("apps" "v1" "DaemonSet", apps::DaemonSet, Namespaced, subdomain, workload::DAEMON_SET),
@@ -105,10 +104,6 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     ]
 });
 
-pub(crate) fn rows() -> &'static [Row] {
-    &ROWS
-}
-
 pub(crate) fn find(group: &str, version: &str, kind: &str) -> Option<&'static Row> {
     ROWS.iter().find(|row| row.group == group && row.version == version && row.kind == kind)
 }
@@ -128,6 +123,8 @@ pub(crate) fn object_meta() -> Option<Arc<Schema>> {
 }
 
 pub(crate) use decode::metadata as decode_metadata;
+pub(crate) use describe::{describe, describe_metadata};
+pub(crate) use prepare::update as prepare_update;
 
 // === impl Row ===
 
@@ -155,6 +152,11 @@ impl Row {
         } else if let Some(schema) = self.schema() {
             defaults::fill(object, &schema);
         }
+    }
+
+    pub fn prepare_create(&self, object: &mut Value) {
+        let Some(schema) = self.schema() else { return };
+        prepare::create(self, object, &schema);
     }
 
     pub fn validate_create(&self, object: &Value) -> Vec<FieldError> {

@@ -88,7 +88,11 @@ impl Builder<'_> {
             ..Schema::default()
         };
         for (name, field) in json::object(source, "properties").into_iter().flatten() {
-            let field = self.field(field, row.and_then(|row| row.field(name)));
+            let row = row.and_then(|row| row.field(name));
+            if row.is_some_and(|row| row.required) {
+                schema.required.push(name.clone());
+            }
+            let field = self.field(field, row);
             schema.properties.insert(name.clone(), field);
         }
         if let Some(items) = source.get("items") {
@@ -119,6 +123,7 @@ impl Builder<'_> {
         let Some(row) = row else { return shared };
         let plain = row.default.is_none()
             && row.item_default.is_none()
+            && row.inner_default.is_none()
             && row.list_type.is_none()
             && row.patch_strategy.is_none()
             && row.map_type.is_none();
@@ -133,15 +138,12 @@ impl Builder<'_> {
         schema.patch_merge_key = row.patch_merge_key.map(str::to_owned);
         schema.map_type = row.map_type.or(schema.map_type);
         if let Some(default) = &row.item_default {
-            let with_default = |item: &Arc<Schema>| {
-                let mut item = Schema::clone(item);
-                item.default = Some(default.clone());
-                Arc::new(item)
-            };
-            schema.items = schema.items.as_ref().map(with_default);
-            if let Some(AdditionalProperties::Typed(entry)) = &schema.additional_properties {
-                schema.additional_properties = Some(AdditionalProperties::Typed(with_default(entry)));
-            }
+            of_elements(&mut schema, &|element| element.default = Some(default.clone()));
+        }
+        if let Some(default) = &row.inner_default {
+            of_elements(&mut schema, &|element| {
+                of_elements(element, &|inner| inner.default = Some(default.clone()));
+            });
         }
         self.shared(schema)
     }
@@ -168,4 +170,17 @@ fn is_open(title: &str) -> bool {
             | "apiextensions.v1.JSONSchemaProps"
             | "apiextensions.v1.JSON"
     ) || title.starts_with("apiextensions.v1.JSONSchemaPropsOr")
+}
+
+/// Changes the schema of the elements of a list or map.
+fn of_elements(schema: &mut Schema, change: &dyn Fn(&mut Schema)) {
+    let changed = |element: &Arc<Schema>| {
+        let mut element = Schema::clone(element);
+        change(&mut element);
+        Arc::new(element)
+    };
+    schema.items = schema.items.as_ref().map(changed);
+    if let Some(AdditionalProperties::Typed(entry)) = &schema.additional_properties {
+        schema.additional_properties = Some(AdditionalProperties::Typed(changed(entry)));
+    }
 }

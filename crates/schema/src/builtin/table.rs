@@ -23,6 +23,9 @@ pub(super) struct Field {
     pub patch_merge_key: Option<&'static str>,
     pub default: Option<Value>,
     pub item_default: Option<Value>,
+    /// The default of the elements' elements.
+    pub inner_default: Option<Value>,
+    pub required: bool,
 }
 
 /// When a field is written.
@@ -80,13 +83,21 @@ fn field(text: &'static str) -> Option<Field> {
     // defaults come last and may hold any of the other signs
     let (text, default) = split_json(&text[1..], '=');
     let (text, item_default) = match default {
-        None => split_json(text, '@'),
-        Some(_) => (text, None),
+        None if !text.contains("@@") => split_json(text, '@'),
+        _ => (text, None),
+    };
+    let (text, inner_default) = match text.split_once("@@") {
+        Some((before, after)) => (before, serde_json::from_str(after).ok()),
+        None => (text, None),
     };
     let (text, map_type) = split(text, '~');
     let (text, patch) = bracket(text, '{', '}');
     let (text, list) = bracket(text, '[', ']');
     let (name, go_type) = split(text, ':');
+    let (name, required) = match name.strip_suffix('!') {
+        Some(name) => (name, true),
+        None => (name, false),
+    };
     let (list_type, keys) = list.map_or((None, ""), |list| {
         let (kind, keys) = list.split_once('=').unwrap_or((list, ""));
         (list_type_of(kind), keys)
@@ -106,6 +117,8 @@ fn field(text: &'static str) -> Option<Field> {
         patch_merge_key: merge_key,
         default,
         item_default,
+        inner_default,
+        required,
     })
 }
 

@@ -3,12 +3,13 @@
 mod openapi;
 mod paths;
 mod structural;
+mod version;
 
 use std::{collections::HashSet, sync::Arc};
 
 use serde_json::{Map, Value, json};
 
-use crate::{FieldError, Path, Schema, json, meta, names, prune::prune, rules, validate::validate as check};
+use crate::{FieldError, Path, Schema, json, meta, names};
 
 /// Fills in what a CRD may leave out: `singular`, `listKind`, `conversion`, `storedVersions`.
 pub fn set_defaults(crd: &mut Value) {
@@ -129,6 +130,8 @@ fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
     let shared_schema = !versions.is_empty() && is_shared(versions, "schema");
     let shared_subresources = !versions.is_empty() && is_shared(versions, "subresources");
     let shared_columns = !versions.is_empty() && is_shared(versions, "additionalPrinterColumns");
+    let shared_selectable = !versions.is_empty() && is_shared(versions, "selectableFields");
+    let shown = || spec.get("versions").cloned().unwrap_or_default();
     for (index, version) in versions.iter().enumerate() {
         let at = base.index(index);
         if version.get("schema").and_then(|schema| json::some(schema, "openAPIV3Schema")).is_none() {
@@ -143,236 +146,46 @@ fn versions(spec: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
         if !faults.is_empty() {
             errors.push(FieldError::invalid(at.child("name"), name, faults.join(",")));
         }
-        deprecation(version, &at, errors);
+        version::deprecation(version, &at, errors);
         if !shared_schema {
-            version_schema(version, &at.child("schema"), errors);
+            version::schema(version, &at.child("schema"), errors);
         }
         if !shared_subresources {
-            subresources(version, &at.child("subresources"), errors);
+            version::subresources(version, &at.child("subresources"), errors);
         }
         if !shared_columns {
-            columns(version, &at.child("additionalPrinterColumns"), errors);
+            version::columns(version, &at.child("additionalPrinterColumns"), errors);
         }
-        selectable_fields(version, &at.child("selectableFields"), errors);
+        if !shared_selectable {
+            version::selectable_fields(version, &at.child("selectableFields"), errors);
+        }
     }
     if !unique {
-        errors.push(FieldError::invalid(base, versions.to_vec(), "must contain unique version names"));
+        errors.push(FieldError::invalid(base, shown(), "must contain unique version names"));
     }
     if versions.iter().filter(|version| json::flag(version, "storage")).count() != 1 {
         let detail = "must have exactly one version marked as storage version";
-        errors.push(FieldError::invalid(base, versions.to_vec(), detail));
+        errors.push(FieldError::invalid(base, shown(), detail));
     }
     if let Some(version) = versions.first() {
+        // the first version is also `spec.version`
+        let name = json::text(version, "name");
+        let faults = names::dns1035_label(name);
+        if !name.is_empty() && !faults.is_empty() {
+            errors.push(FieldError::invalid(path.child("version"), name, faults.join(",")));
+        }
+        if shared_selectable {
+            version::selectable_fields(version, &path.child("selectableFields"), errors);
+        }
         if shared_schema {
-            version_schema(version, &path.child("validation"), errors);
+            version::schema(version, &path.child("validation"), errors);
         }
         if shared_subresources {
-            subresources(version, &path.child("subresources"), errors);
+            version::subresources(version, &path.child("subresources"), errors);
         }
         if shared_columns {
-            columns(version, &path.child("additionalPrinterColumns"), errors);
+            version::columns(version, &path.child("additionalPrinterColumns"), errors);
         }
-    }
-}
-
-fn deprecation(version: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let Some(warning) = version.get("deprecationWarning").and_then(Value::as_str) else { return };
-    let fault = if !json::flag(version, "deprecated") {
-        Some("can only be set for deprecated versions")
-    } else if warning.len() > 256 {
-        Some("must be <= 256 characters long")
-    } else if warning.is_empty() {
-        Some("must not be an empty string")
-    } else {
-        None
-    };
-    if let Some(fault) = fault {
-        errors.push(FieldError::invalid(path.child("deprecationWarning"), warning, fault));
-    }
-}
-
-fn version_schema(version: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let Some(schema) = version.get("schema").and_then(|schema| json::some(schema, "openAPIV3Schema")) else {
-        return;
-    };
-    let at = path.child("openAPIV3Schema");
-    let has_status = version.get("subresources").is_some_and(|s| json::some(s, "status").is_some());
-    if has_status {
-        root_fields(schema, &at, errors);
-    }
-    if json::flag(schema, "nullable") {
-        errors.push(FieldError::forbidden(at.child("nullable"), "nullable cannot be true at the root"));
-    }
-    let typed = parse(schema);
-    let before = errors.len();
-    errors.extend(structural::validate(schema, &at));
-    if errors.len() == before
-        && let Some(typed) = &typed
-    {
-        defaults(typed, true, false, &at, errors);
-    }
-    let sound = errors.len() == before;
-    let mut rule_errors = Vec::new();
-    let typed_if_sound = typed.as_ref().filter(|_| sound);
-    openapi::validate(
-        schema,
-        typed_if_sound,
-        true,
-        &openapi::Context::default(),
-        &at,
-        errors,
-        &mut rule_errors,
-    );
-    errors.append(&mut rule_errors);
-    if typed.is_none() && errors.len() == before {
-        let why = serde_json::from_value::<Schema>(schema.clone()).err().map(|e| e.to_string());
-        errors.push(FieldError::invalid(at, "", why.unwrap_or_default()));
-    }
-}
-
-/// With a status subresource the root may only have what is not lost when status is looked at alone.
-fn root_fields(schema: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    const ALLOWED: &str = "[Description Type Format Title Maximum ExclusiveMaximum Minimum ExclusiveMinimum MaxLength MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties ExternalDocs Example XPreserveUnknownFields XValidations]";
-    let kind = json::text(schema, "type");
-    if !kind.is_empty() && kind != "object" {
-        let detail = r#"only "object" is allowed as the type at the root of the schema if the status subresource is enabled"#;
-        errors.push(FieldError::invalid(path.child("type"), kind, detail));
-    }
-    let go_name = |name: &str| match name {
-        "x-kubernetes-preserve-unknown-fields" => "XPreserveUnknownFields".to_owned(),
-        "x-kubernetes-validations" => "XValidations".to_owned(),
-        name => name[..1].to_uppercase() + &name[1..],
-    };
-    let refused = schema.as_object().into_iter().flatten().any(|(name, value)| {
-        let known = name.is_ascii()
-            && !name.is_empty()
-            && ALLOWED[1..ALLOWED.len() - 1].split(' ').any(|allowed| allowed == go_name(name));
-        !known && structural::is_set(value)
-    });
-    if refused {
-        let detail = format!(
-            "only {ALLOWED} fields are allowed at the root of the schema if the status subresource is enabled"
-        );
-        errors.push(FieldError::invalid(path, schema.clone(), detail));
-    }
-}
-
-/// Defaults must be values the schema accepts and would not prune.
-fn defaults(
-    schema: &Schema,
-    is_resource: bool,
-    in_meta: bool,
-    path: &Path<'_>,
-    errors: &mut Vec<FieldError>,
-) {
-    if let Some(default) = schema.default.as_ref().filter(|_| !in_meta) {
-        let at = path.child("default");
-        let mut pruned = default.clone();
-        let wrapper =
-            Schema { properties: [("v".to_owned(), Arc::new(schema.clone()))].into(), ..Schema::default() };
-        let mut wrapped = json!({ "v": pruned });
-        prune(&mut wrapped, &wrapper);
-        pruned = wrapped["v"].take();
-        if pruned != *default {
-            errors.push(FieldError::invalid(at, default.clone(), "must not have unknown fields"));
-        }
-        errors.extend(check(default, None, schema, &at));
-        if let Some(rules) = rules::Rules::compile(&Arc::new(schema.clone())) {
-            errors.extend(rules.validate(default, Some(default), &at));
-        }
-    }
-    if let Some(items) = &schema.items {
-        defaults(items, items.embedded_resource, in_meta, &path.child("items"), errors);
-    }
-    let base = path.child("properties");
-    for (name, field) in &schema.properties {
-        let in_meta = in_meta || (is_resource && crate::prune::META.contains(&name.as_str()));
-        defaults(field, field.embedded_resource, in_meta, &base.key(name), errors);
-    }
-}
-
-fn subresources(version: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    let Some(scale) = version.get("subresources").and_then(|s| json::some(s, "scale")) else { return };
-    for (field, roots, required, where_) in [
-        ("specReplicasPath", &[".spec."][..], true, ".spec"),
-        ("statusReplicasPath", &[".status."][..], true, ".status"),
-        ("labelSelectorPath", &[".spec.", ".status."][..], false, "either .spec or .status"),
-    ] {
-        let scale_path = path.child("scale");
-        let at = scale_path.child(field);
-        let text = json::text(scale, field);
-        if text.is_empty() {
-            if required {
-                errors.push(FieldError::required(at, ""));
-            }
-        } else if let Some(error) = paths::simple(text, &at) {
-            errors.push(error);
-        } else if !roots.iter().any(|root| text.starts_with(root)) {
-            errors.push(FieldError::invalid(at, text, format!("should be a json path under {where_}")));
-        }
-    }
-}
-
-fn columns(version: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 8] = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"];
-    for (index, column) in json::list(version, "additionalPrinterColumns").iter().enumerate() {
-        let at = path.index(index);
-        if json::text(column, "name").is_empty() {
-            errors.push(FieldError::required(at.child("name"), ""));
-        }
-        let one_of = |allowed: &[&str]| format!("must be one of {}", allowed.join(","));
-        match json::text(column, "type") {
-            "" => errors.push(FieldError::required(at.child("type"), one_of(&TYPES))),
-            kind if !TYPES.contains(&kind) => {
-                errors.push(FieldError::invalid(at.child("type"), kind, one_of(&TYPES)));
-            }
-            _ => {}
-        }
-        let format = json::text(column, "format");
-        if !format.is_empty() && !FORMATS.contains(&format) {
-            errors.push(FieldError::invalid(at.child("format"), format, one_of(&FORMATS)));
-        }
-        let json_path = json::text(column, "jsonPath");
-        if json_path.is_empty() {
-            errors.push(FieldError::required(at.child("JSONPath"), ""));
-        } else {
-            errors.extend(paths::simple(json_path, &at.child("JSONPath")));
-        }
-    }
-}
-
-fn selectable_fields(version: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {
-    const MOST: u64 = 8;
-    let fields = json::list(version, "selectableFields");
-    let schema = &version["schema"]["openAPIV3Schema"];
-    let mut seen = HashSet::new();
-    for (index, field) in fields.iter().enumerate() {
-        let base = path.index(index);
-        let at = base.child("jsonPath");
-        let text = json::text(field, "jsonPath");
-        if text.is_empty() {
-            errors.push(FieldError::required(at, ""));
-            continue;
-        }
-        let Some(target) = paths::target(text, schema, false) else {
-            let detail = "is an invalid path: does not refer to a valid field";
-            errors.push(FieldError::invalid(at, text, detail));
-            continue;
-        };
-        if text.starts_with(".metadata") {
-            errors.push(FieldError::invalid(at, text, "must not point to fields in metadata"));
-        }
-        if !matches!(json::text(target, "type"), "string" | "boolean" | "integer") {
-            let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-            errors.push(FieldError::invalid(at, text, detail));
-        }
-        if !seen.insert(text) {
-            errors.push(FieldError::duplicate(at, text));
-        }
-    }
-    if seen.len() as u64 > MOST {
-        errors.push(FieldError::too_many(path, seen.len() as u64, MOST));
     }
 }
 
@@ -456,7 +269,7 @@ fn stored_versions(crd: &Value, errors: &mut Vec<FieldError>) {
     let stored = json::list(status, "storedVersions");
     let versions = json::list(&crd["spec"], "versions");
     if stored.is_empty() {
-        errors.push(FieldError::invalid(path, Vec::<Value>::new(), "must have at least one stored version"));
+        errors.push(FieldError::invalid(path, Value::Null, "must have at least one stored version"));
         return;
     }
     for version in versions.iter().filter(|version| json::flag(version, "storage")) {

@@ -114,9 +114,9 @@ fn resource_fields(
         if name == "metadata" && level == Level::Root {
             let only_names = json::object(field, "properties")
                 .is_none_or(|fields| fields.keys().all(|name| name == "name" || name == "generateName"));
-            let nothing_else = field
-                .as_object()
-                .is_none_or(|field| field.keys().all(|key| key == "type" || key == "properties"));
+            let nothing_else = field.as_object().is_none_or(|field| {
+                field.keys().all(|key| ["type", "properties", "default"].contains(&key.as_str()))
+            });
             if !(only_names && nothing_else) {
                 let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
                 errors.push(FieldError::forbidden(at, detail));

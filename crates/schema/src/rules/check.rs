@@ -1,8 +1,9 @@
 //! What can be said about a rule before it ever runs.
 
 use kube_cel::cel::{
-    IdedExpr, Program,
-    common::ast::{EntryExpr, Expr, IdedEntryExpr},
+    Context, ExecutionError, IdedExpr, Value as Cel,
+    common::ast::{CallExpr, EntryExpr, Expr, IdedEntryExpr, operators::OPT_SELECT},
+    parser::Parser,
 };
 
 use super::values::escape;
@@ -13,6 +14,67 @@ use crate::{AdditionalProperties, Schema, Type};
 pub(crate) enum Fault {
     Rule(String),
     Message(String),
+}
+
+/// Parses a rule, with everything Kubernetes allows in one and we can run.
+pub(super) fn parse(source: &str) -> Result<IdedExpr, String> {
+    let mut expr =
+        Parser::default().enable_optional_syntax(true).parse(source).map_err(|why| why.to_string())?;
+    if let Some(name) = two_variable_macro(&expr) {
+        return Err(format!(
+            "the macro '{name}' with two variables is not supported here; use one with a single variable"
+        ));
+    }
+    total_selection(&mut expr);
+    Ok(expr)
+}
+
+/// A macro the parser did not know how to expand.
+fn two_variable_macro(expr: &IdedExpr) -> Option<&str> {
+    const MACROS: [&str; 7] =
+        ["all", "exists", "exists_one", "existsOne", "transformList", "transformMap", "transformMapEntry"];
+    match &expr.expr {
+        Expr::Call(call) if call.args.len() > 2 && MACROS.contains(&call.func_name.as_str()) => {
+            Some(&call.func_name)
+        }
+        _ => children(expr).into_iter().find_map(two_variable_macro),
+    }
+}
+
+/// `a.?b` fails in the engine if `b` is absent; a function of ours answers with nothing instead.
+fn total_selection(expr: &mut IdedExpr) {
+    if let Expr::Call(CallExpr { func_name, .. }) = &mut expr.expr
+        && func_name == OPT_SELECT
+    {
+        *func_name = super::functions::OPTIONAL_FIELD.to_owned();
+    }
+    for child in children_mut(expr) {
+        total_selection(child);
+    }
+}
+
+/// The first field, from left to right, that the rule selects on `self` or `oldSelf` and that is not there.
+pub(super) fn missing_key(expr: &IdedExpr, scope: &Context<'_>) -> Option<String> {
+    if let Some(key) = children(expr).into_iter().find_map(|child| missing_key(child, scope)) {
+        return Some(key);
+    }
+    let Expr::Select(select) = &expr.expr else { return None };
+    if select.test || !is_plain(expr) {
+        return None;
+    }
+    match Cel::resolve(expr, scope) {
+        Err(ExecutionError::NoSuchKey(key)) => Some(key.to_string()),
+        _ => None,
+    }
+}
+
+/// Selections on `self` or `oldSelf` and nothing else.
+fn is_plain(expr: &IdedExpr) -> bool {
+    match &expr.expr {
+        Expr::Ident(name) => name == "self" || name == "oldSelf",
+        Expr::Select(select) => !select.test && is_plain(&select.operand),
+        _ => false,
+    }
 }
 
 /// Loops inside loops: 2 for a macro in the body of a macro.
@@ -29,14 +91,14 @@ pub(super) fn nesting(expr: &IdedExpr) -> u32 {
 
 /// Every field that is selected on a typed part of `self` must exist.
 pub(super) fn fields(
-    program: &Program,
+    program: &IdedExpr,
     source: &str,
     schema: &Schema,
     is_resource: bool,
 ) -> Result<(), String> {
     let root = Node { schema, is_resource };
     let mut unknown = None;
-    walk(program.expression(), root, &mut unknown);
+    walk(program, root, &mut unknown);
     match unknown {
         None => Ok(()),
         Some(field) => {
@@ -121,6 +183,34 @@ fn entries(entries: &[IdedEntryExpr]) -> Vec<&IdedExpr> {
         .flat_map(|entry| match &entry.expr {
             EntryExpr::MapEntry(entry) => vec![&entry.key, &entry.value],
             EntryExpr::StructField(field) => vec![&field.value],
+        })
+        .collect()
+}
+
+fn children_mut(expr: &mut IdedExpr) -> Vec<&mut IdedExpr> {
+    match &mut expr.expr {
+        Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
+        Expr::Comprehension(loop_) => vec![
+            &mut loop_.iter_range,
+            &mut loop_.accu_init,
+            &mut loop_.loop_cond,
+            &mut loop_.loop_step,
+            &mut loop_.result,
+        ],
+        Expr::List(list) => list.elements.iter_mut().collect(),
+        Expr::Map(map) => entries_mut(&mut map.entries),
+        Expr::Struct(object) => entries_mut(&mut object.entries),
+        Expr::Select(select) => vec![&mut select.operand],
+        Expr::Ident(_) | Expr::Literal(_) | Expr::Unspecified => Vec::new(),
+    }
+}
+
+fn entries_mut(entries: &mut [IdedEntryExpr]) -> Vec<&mut IdedExpr> {
+    entries
+        .iter_mut()
+        .flat_map(|entry| match &mut entry.expr {
+            EntryExpr::MapEntry(entry) => vec![&mut entry.key, &mut entry.value],
+            EntryExpr::StructField(field) => vec![&mut field.value],
         })
         .collect()
 }

@@ -1,14 +1,12 @@
 //! `x-kubernetes-validations`: rules in CEL, compiled once for a schema and run on each write.
 
 mod check;
+mod functions;
 mod values;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use kube_cel::{
-    KubeCelExt,
-    cel::{Context, ExecutionError, Program, Value as Cel, objects::OptionalValue},
-};
+use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value as Cel, objects::OptionalValue};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -33,8 +31,8 @@ struct Node {
 
 struct Rule {
     text: RuleText,
-    program: Program,
-    message: Option<Program>,
+    program: IdedExpr,
+    message: Option<IdedExpr>,
     uses_old_self: bool,
     /// Loops inside loops: how the work grows with the data.
     nesting: u32,
@@ -57,7 +55,7 @@ const BUDGET: u64 = 10_000_000;
 
 thread_local! {
     /// Registering the function libraries costs more than most rules.
-    static FUNCTIONS: Context<'static> = Context::default().with_all();
+    static FUNCTIONS: Context<'static> = functions::context();
 }
 
 // === impl Rules ===
@@ -115,17 +113,18 @@ impl Rule {
     /// Compiles one entry of `x-kubernetes-validations` for the node `schema`.
     fn compile(rule: &Value, schema: &Schema, is_resource: bool) -> Result<Self, Fault> {
         let text: RuleText = serde_json::from_value(rule.clone()).map_err(|e| Fault::Rule(e.to_string()))?;
-        let program = Program::compile(text.rule.trim())
-            .map_err(|errors| Fault::Rule(format!("compilation failed: {errors}")))?;
+        let program = check::parse(text.rule.trim())
+            .map_err(|why| Fault::Rule(format!("compilation failed: {why}")))?;
         check::fields(&program, &text.rule, schema, is_resource).map_err(Fault::Rule)?;
         let message = match text.message_expression.trim() {
             "" => None,
-            expression => Some(Program::compile(expression).map_err(|errors| {
-                Fault::Message(format!("messageExpression compilation failed: {errors}"))
-            })?),
+            expression => Some(
+                check::parse(expression)
+                    .map_err(|why| Fault::Message(format!("messageExpression compilation failed: {why}")))?,
+            ),
         };
         let uses_old_self = program.references().has_variable("oldSelf");
-        let nesting = check::nesting(program.expression());
+        let nesting = check::nesting(&program);
         Ok(Self { text, program, message, uses_old_self, nesting })
     }
 
@@ -236,10 +235,11 @@ impl Run {
                 }
                 (None, false) => {}
             }
-            if let Some(error) = evaluate(rule, &scope, node, value, path)
-                && (rule.uses_old_self || !unchanged)
-            {
-                self.errors.push(error);
+            match evaluate(rule, &scope, node, value, path) {
+                // what was stored before the rule existed may stay as long as it is not touched
+                Outcome::False(_) if unchanged && !rule.uses_old_self => {}
+                Outcome::False(error) | Outcome::Failed(error) => self.errors.push(error),
+                Outcome::True => {}
             }
         }
     }
@@ -251,52 +251,59 @@ impl Run {
     }
 }
 
-fn evaluate(
-    rule: &Rule,
-    scope: &Context<'_>,
-    node: &Node,
-    value: &Value,
-    path: &Path<'_>,
-) -> Option<FieldError> {
-    let kind = type_name(&node.schema);
-    let fault = |detail: String| Some(FieldError::invalid(path, kind, detail));
-    match rule.program.execute(scope) {
-        Ok(Cel::Bool(true)) => None,
-        Ok(Cel::Bool(false)) => {
-            let detail = message(rule, scope);
-            let shown =
-                (!matches!(node.schema.type_, Some(Type::Object | Type::Array))).then(|| value.clone());
-            let field = match rule.text.field_path.trim() {
-                "" => path.to_string(),
-                relative => {
-                    let relative = relative.strip_prefix('.').unwrap_or(relative);
-                    if path.is_root() { relative.to_owned() } else { format!("{path}.{relative}") }
-                }
-            };
-            let kind = match rule.text.reason.as_deref() {
-                Some("FieldValueForbidden") => FieldErrorKind::Forbidden,
-                Some("FieldValueRequired") => FieldErrorKind::Required,
-                Some("FieldValueDuplicate") => FieldErrorKind::Duplicate,
-                _ => FieldErrorKind::Invalid,
-            };
-            let detail = if kind == FieldErrorKind::Duplicate { String::new() } else { detail };
-            Some(FieldError::new(kind, field, shown, detail))
-        }
-        Ok(_) => fault(format!("rule did not evaluate to a bool: {}", rule.shown())),
-        Err(error @ (ExecutionError::NoSuchOverload | ExecutionError::UndeclaredReference(_))) => {
-            fault(format!(
-                "'{}': call arguments did not match a supported operator, function or macro signature for rule: {}",
-                in_api_words(&error),
-                rule.shown()
-            ))
-        }
-        Err(error) => fault(format!("{} evaluating rule: {}", in_api_words(&error), rule.shown())),
+enum Outcome {
+    True,
+    False(FieldError),
+    Failed(FieldError),
+}
+
+fn evaluate(rule: &Rule, scope: &Context<'_>, node: &Node, value: &Value, path: &Path<'_>) -> Outcome {
+    let failed = |detail: String| Outcome::Failed(FieldError::invalid(path, type_name(&node.schema), detail));
+    match Cel::resolve(&rule.program, scope) {
+        Ok(Cel::Bool(true)) => Outcome::True,
+        Ok(Cel::Bool(false)) => Outcome::False(refusal(rule, scope, node, value, path)),
+        Ok(_) => failed(format!("rule did not evaluate to a bool: {}", rule.shown())),
+        Err(error) => match check::missing_key(&rule.program, scope) {
+            Some(key) => failed(format!("no such key: {key} evaluating rule: {}", rule.shown())),
+            None if matches!(
+                error,
+                ExecutionError::NoSuchOverload | ExecutionError::UndeclaredReference(_)
+            ) =>
+            {
+                failed(format!(
+                    "'{}': call arguments did not match a supported operator, function or macro signature for rule: {}",
+                    in_api_words(&error),
+                    rule.shown()
+                ))
+            }
+            None => failed(format!("{} evaluating rule: {}", in_api_words(&error), rule.shown())),
+        },
     }
+}
+
+fn refusal(rule: &Rule, scope: &Context<'_>, node: &Node, value: &Value, path: &Path<'_>) -> FieldError {
+    let detail = message(rule, scope);
+    let shown = (!matches!(node.schema.type_, Some(Type::Object | Type::Array))).then(|| value.clone());
+    let field = match rule.text.field_path.trim() {
+        "" => path.to_string(),
+        relative => {
+            let relative = relative.strip_prefix('.').unwrap_or(relative);
+            if path.is_root() { relative.to_owned() } else { format!("{path}.{relative}") }
+        }
+    };
+    let kind = match rule.text.reason.as_deref() {
+        Some("FieldValueForbidden") => FieldErrorKind::Forbidden,
+        Some("FieldValueRequired") => FieldErrorKind::Required,
+        Some("FieldValueDuplicate") => FieldErrorKind::Duplicate,
+        _ => FieldErrorKind::Invalid,
+    };
+    let detail = if kind == FieldErrorKind::Duplicate { String::new() } else { detail };
+    FieldError::new(kind, field, shown, detail)
 }
 
 fn message(rule: &Rule, scope: &Context<'_>) -> String {
     const LONGEST: usize = 5 * 1024;
-    let computed = rule.message.as_ref().and_then(|program| match program.execute(scope) {
+    let computed = rule.message.as_ref().and_then(|program| match Cel::resolve(program, scope) {
         Ok(Cel::String(text)) => Some(text.trim().to_owned()),
         _ => None,
     });

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{AdditionalProperties, FieldError, Path, Schema, json, meta, names};
+use crate::{AdditionalProperties, FieldError, Path, Schema, builtin, json, meta, names};
 
 /// Checks `apiVersion`, `kind` and `metadata` of `value` if it is a resource, and of the resources within.
 pub(crate) fn resources(
@@ -40,6 +40,45 @@ pub(crate) fn resources(
         }
         _ => {}
     }
+}
+
+/// Reads the metadata of the resources in `value`: its unknown fields go, and `unknown` names them.
+pub(crate) fn decode(
+    value: &mut Value,
+    schema: &Schema,
+    is_resource: bool,
+    path: &Path<'_>,
+    meta: &Schema,
+    unknown: &mut Vec<String>,
+) -> Result<(), String> {
+    match value {
+        Value::Object(map) => {
+            for (name, value) in map.iter_mut() {
+                let at = path.child(name);
+                if is_resource && name == "metadata" {
+                    let given = value.clone();
+                    let found = builtin::decode_metadata(value, meta, &at)
+                        .map_err(|why| FieldError::invalid(at, given, why).to_string())?;
+                    unknown.extend(found);
+                }
+                match (schema.properties.get(name), &schema.additional_properties) {
+                    (Some(field), _) => decode(value, field, field.embedded_resource, &at, meta, unknown)?,
+                    (None, Some(AdditionalProperties::Typed(entry))) => {
+                        decode(value, entry, entry.embedded_resource, &path.key(name), meta, unknown)?;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        Value::Array(items) => {
+            let Some(schema) = &schema.items else { return Ok(()) };
+            for (index, item) in items.iter_mut().enumerate() {
+                decode(item, schema, schema.embedded_resource, &path.index(index), meta, unknown)?;
+            }
+        }
+        _ => {}
+    }
+    Ok(())
 }
 
 fn type_meta(value: &Value, path: &Path<'_>, errors: &mut Vec<FieldError>) {

@@ -31,7 +31,7 @@ impl Rollout<'_> {
         let Some(new) = self.new else { return false };
         let old: Vec<usize> = self.old_indexes().filter(|index| self.sets[*index].size() > 0).collect();
         let min_available = self.replicas - self.max_unavailable;
-        let new_missing = self.sets[new].size() - self.sets[new].available();
+        let new_missing = self.sets[new].size() - self.sets[new].counted();
         let budget = self.total_size() - min_available - new_missing;
         if old.is_empty() || budget <= 0 {
             return false;
@@ -46,7 +46,7 @@ impl Rollout<'_> {
         let mut left = budget;
         for index in old {
             let set = &self.sets[*index];
-            let unhealthy = (set.size() - set.available()).max(0).min(left);
+            let unhealthy = (set.size() - set.counted()).min(left);
             if unhealthy > 0 {
                 left -= unhealthy;
                 self.resize(*index, self.sets[*index].size() - unhealthy);
@@ -56,7 +56,7 @@ impl Rollout<'_> {
     }
 
     fn drop_available(&mut self, old: &[usize], min_available: i32) -> bool {
-        let mut left = self.total_available() - min_available;
+        let mut left = self.total_counted() - min_available;
         let mut changed = false;
         for index in old {
             let size = self.sets[*index].size();

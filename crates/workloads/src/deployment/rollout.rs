@@ -88,6 +88,11 @@ impl Set {
         self.object.status.as_ref().and_then(|status| status.available_replicas).unwrap_or(0)
     }
 
+    /// A status that is late may tell of pods that are about to go.
+    pub fn counted(&self) -> i32 {
+        self.available().min(self.size())
+    }
+
     pub fn revision(&self) -> i64 {
         annotation(&self.object.metadata, REVISION).and_then(|text| text.parse().ok()).unwrap_or(0)
     }
@@ -197,8 +202,9 @@ impl<'a> Rollout<'a> {
         self.sets.iter().map(Set::size).sum()
     }
 
-    pub fn total_available(&self) -> i32 {
-        self.sets.iter().map(Set::available).sum()
+    /// Available pods that are meant to stay.
+    pub fn total_counted(&self) -> i32 {
+        self.sets.iter().map(Set::counted).sum()
     }
 
     pub fn stored_complete(&self) -> bool {
@@ -314,7 +320,9 @@ impl<'a> Rollout<'a> {
 
     pub fn finish(mut self) -> Plan {
         let mut effects = std::mem::take(&mut self.effects);
-        effects.extend(self.sets.iter().filter_map(Set::effect));
+        // The new set first: its pods take the longest to come up.
+        effects.extend(self.new.and_then(|new| self.sets[new].effect()));
+        effects.extend(self.old_indexes().filter_map(|old| self.sets[old].effect()));
         effects.append(&mut self.events);
         effects.append(&mut self.deletions);
         if let Some(revision) = &self.revision

@@ -4,11 +4,10 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSetCondition};
-use serde_json::json;
 
 use super::rollout::{COMPONENT, Rollout, Set, UNLIMITED};
 use crate::{
-    effect::{Effect, Target},
+    effect::Effect,
     kind,
     object::{name, nonzero, time},
 };
@@ -80,7 +79,7 @@ impl Rollout<'_> {
     /// The counters, and whether enough pods are available.
     pub fn count(&mut self) {
         let sum = |number: &dyn Fn(&Set) -> i32| self.sets.iter().map(number).sum::<i32>();
-        let available = self.total_available();
+        let available = sum(&Set::available);
         let n_terminating: Option<i32> = self
             .sets
             .iter()
@@ -272,9 +271,5 @@ pub(super) fn same(stored: Option<&DeploymentStatus>, wanted: &DeploymentStatus)
 }
 
 pub(super) fn write(deployment: &Deployment, status: DeploymentStatus) -> Effect {
-    Effect::Replace {
-        target: Target::of(&kind::DEPLOYMENT, &deployment.metadata),
-        subresource: "status",
-        body: json!(Deployment { status: Some(status), ..deployment.clone() }),
-    }
+    Effect::status(&kind::DEPLOYMENT, &deployment.metadata, deployment.status.as_ref(), &status)
 }

@@ -12,7 +12,6 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
-use serde_json::json;
 
 use crate::{
     effect::{Effect, Plan, Target},
@@ -88,11 +87,12 @@ pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
         plan.push(Effect::warning(target(budget), COMPONENT, "UnmanagedPods", note));
     }
     if stored != status {
-        plan.push(Effect::Replace {
-            target: target(budget),
-            subresource: "status",
-            body: json!(PodDisruptionBudget { status: Some(status), ..budget.clone() }),
-        });
+        plan.push(Effect::status(
+            &kind::POD_DISRUPTION_BUDGET,
+            &budget.metadata,
+            budget.status.as_ref(),
+            &status,
+        ));
     }
     plan
 }

@@ -82,7 +82,7 @@ impl Executor {
                 Effect::Delete { .. } => self.delete_all(batch, &versions, &mut outcome).await,
                 effect => match self.single(effect, &mut versions).await {
                     Ok(write) => outcome.writes.extend(write),
-                    Err(failure) => outcome.failure = Some(failure),
+                    Err(failure) => outcome.failure = Some(*failure),
                 },
             }
             if outcome.failure.is_some() {
@@ -108,7 +108,7 @@ impl Executor {
                         outcome.writes.push(write);
                     }
                     Ok(None) => {}
-                    Err(failure) => outcome.failure = Some(failure),
+                    Err(failure) => outcome.failure = Some(*failure),
                 }
             }
         }
@@ -120,7 +120,7 @@ impl Executor {
         for answer in answers {
             match answer {
                 Ok(write) => outcome.writes.extend(write),
-                Err(failure) => outcome.failure = Some(failure),
+                Err(failure) => outcome.failure = Some(*failure),
             }
         }
     }
@@ -129,7 +129,7 @@ impl Executor {
         &self,
         effect: &Effect,
         versions: &mut Versions,
-    ) -> Result<Option<(Kind, Write)>, Failure> {
+    ) -> Result<Option<(Kind, Write)>, Box<Failure>> {
         match effect {
             Effect::Confirm(target) => self.confirm(target).await.map(|()| None),
             Effect::Patch { target, subresource, body } => {
@@ -174,14 +174,11 @@ impl Executor {
         }
     }
 
-    async fn confirm(&self, target: &Target) -> Result<(), Failure> {
+    async fn confirm(&self, target: &Target) -> Result<(), Box<Failure>> {
         let api = self.api(&target.kind, target.namespace.as_deref());
-        let fail = |message: String| Failure {
-            verb: Verb::Confirm,
-            kind: target.kind.clone(),
-            name: target.name.clone(),
-            message,
-            conflict: true,
+        let fail = |message: String| {
+            let (kind, name) = (target.kind.clone(), target.name.clone());
+            Box::new(Failure { verb: Verb::Confirm, kind, name, message, conflict: true })
         };
         match api.get_metadata_opt(&target.name).await {
             Ok(Some(live)) if live.metadata.uid.as_deref() != Some(&target.uid) => {
@@ -196,7 +193,7 @@ impl Executor {
         }
     }
 
-    async fn create(&self, effect: &Effect) -> Result<Option<((Kind, Write), String)>, Failure> {
+    async fn create(&self, effect: &Effect) -> Result<Option<((Kind, Write), String)>, Box<Failure>> {
         let Effect::Create { kind, namespace, body, announce } = effect else { return Ok(None) };
         info!(%effect, "write");
         let name =
@@ -229,7 +226,11 @@ impl Executor {
         }
     }
 
-    async fn delete(&self, effect: &Effect, versions: &Versions) -> Result<Option<(Kind, Write)>, Failure> {
+    async fn delete(
+        &self,
+        effect: &Effect,
+        versions: &Versions,
+    ) -> Result<Option<(Kind, Write)>, Box<Failure>> {
         let Effect::Delete { target, propagation, announce } = effect else { return Ok(None) };
         info!(%effect, "write");
         let params = DeleteParams {
@@ -272,7 +273,7 @@ impl Executor {
         subresource: Option<&str>,
         answer: kube::Result<DynamicObject>,
         versions: &mut Versions,
-    ) -> Result<Option<(Kind, Write)>, Failure> {
+    ) -> Result<Option<(Kind, Write)>, Box<Failure>> {
         match answer {
             Ok(object) => {
                 // A Scale is the answer for `/scale`, but its metadata is that of the object.
@@ -367,11 +368,11 @@ fn namespace_terminating(status: &Status) -> bool {
 // === impl Failure ===
 
 impl Failure {
-    fn new(verb: Verb, kind: &Kind, name: &str, error: &kube::Error) -> Self {
+    fn new(verb: Verb, kind: &Kind, name: &str, error: &kube::Error) -> Box<Self> {
         let (message, conflict) = match error {
             kube::Error::Api(status) => (status.message.clone(), status.code == 409),
             other => (other.to_string(), false),
         };
-        Self { verb, kind: kind.clone(), name: name.to_owned(), message, conflict }
+        Box::new(Self { verb, kind: kind.clone(), name: name.to_owned(), message, conflict })
     }
 }

@@ -16,12 +16,14 @@ use super::{
     execute::{Executor, Failure},
     queue::Queue,
 };
-use crate::{effect::Plan, kind::Kind, start::Synced};
+use crate::{effect::Plan, kind::Kind, start::Synced, universe::Universe};
 
 const WORKERS: usize = 4;
 const OWN_WRITE_POLL: Duration = Duration::from_millis(10);
 /// By then an event that must come is taken for lost, and the kind is listed again.
 const OWN_WRITE_PATIENCE: Duration = Duration::from_secs(3);
+/// So many conflicts in a row are no coincidence: the cache has missed something.
+const CONFLICTS_BELIEVED: u32 = 3;
 
 /// A controller, seen from its runner.
 pub(crate) trait Reconcile: Send + Sync + 'static {
@@ -50,6 +52,7 @@ impl From<kube::Error> for PlanError {
 pub(crate) struct Runner {
     pub executor: Executor,
     pub caches: Arc<HashMap<Kind, Arc<dyn Reflects>>>,
+    pub universe: Arc<Universe>,
 }
 
 /// What is remembered of a key between its turns.
@@ -59,6 +62,7 @@ struct Memory {
     written: Option<Instant>,
     relisted: bool,
     failure: Option<Failure>,
+    n_conflicts: u32,
 }
 
 struct Work {
@@ -66,6 +70,7 @@ struct Work {
     queue: Arc<Queue<Key>>,
     executor: Executor,
     caches: Arc<HashMap<Kind, Arc<dyn Reflects>>>,
+    universe: Arc<Universe>,
     memory: Mutex<HashMap<Key, Memory>>,
 }
 
@@ -83,6 +88,7 @@ impl Runner {
             queue,
             executor: self.executor.clone(),
             caches: self.caches.clone(),
+            universe: self.universe.clone(),
             memory: Mutex::default(),
         });
         for _ in 0..WORKERS {
@@ -137,12 +143,30 @@ impl Work {
             }
         }
         let mut all = self.memory();
-        let failure = outcome.failure.filter(|failure| !failure.conflict);
-        if outcome.writes.is_empty() && failure.is_none() {
+        let (conflict, failure) = match outcome.failure {
+            Some(failure) if failure.conflict => (Some(failure), None),
+            failure => (None, failure),
+        };
+        let mut n_conflicts = 0;
+        if let Some(conflict) = &conflict {
+            n_conflicts = all.get(key).map_or(0, |memory| memory.n_conflicts) + 1;
+            if n_conflicts % CONFLICTS_BELIEVED == 0 {
+                self.relist(&conflict.kind);
+            }
+        }
+        if outcome.writes.is_empty() && failure.is_none() && conflict.is_none() {
             all.remove(key);
         } else {
             let written = (!outcome.writes.is_empty()).then(Instant::now);
-            all.insert(key.clone(), Memory { writes: outcome.writes, written, relisted: false, failure });
+            let writes = outcome.writes;
+            all.insert(key.clone(), Memory { writes, written, relisted: false, failure, n_conflicts });
+        }
+    }
+
+    fn relist(&self, kind: &Kind) {
+        match self.caches.get(kind) {
+            Some(cache) => cache.request_relist(),
+            None => self.universe.request_relist(kind),
         }
     }
 
@@ -166,9 +190,7 @@ impl Work {
             memory.relisted = true;
             for (kind, write) in &memory.writes {
                 warn!(kind = %kind, object = %write.key, "own write not seen, listing again");
-                if let Some(cache) = self.caches.get(kind) {
-                    cache.request_relist();
-                }
+                self.relist(kind);
             }
         }
         true

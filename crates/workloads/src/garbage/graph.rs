@@ -22,13 +22,15 @@ pub(crate) struct Node {
     pub meta: ObjectMeta,
 }
 
+type NamespaceListener = Box<dyn Fn(&str) + Send + Sync>;
+
 #[derive(Default)]
 pub(crate) struct Graph {
     state: RwLock<State>,
     /// Where the uids of nodes that may need work go.
     queue: Mutex<Option<Arc<Queue<Key>>>>,
     /// Told of every namespace in which something went away or changed.
-    namespaces: Mutex<Option<Box<dyn Fn(&str) + Send + Sync>>>,
+    namespaces: Mutex<Option<NamespaceListener>>,
 }
 
 #[derive(Default)]

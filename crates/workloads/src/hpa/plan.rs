@@ -85,9 +85,17 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> (Plan, Option<Memory>
     }
     for condition in &report.conditions {
         // A refusal stays to be seen until a write succeeds.
-        if scale_refused.is_none() || condition.kind != "AbleToScale" {
-            conditions.set(condition.kind, condition.status, condition.reason, condition.message.clone());
+        if scale_refused.is_some() && condition.kind == "AbleToScale" {
+            continue;
         }
+        let mut message = condition.message.clone();
+        if condition.reason.starts_with("FailedGet") {
+            message = format!("the HPA was unable to compute the replica count: {message}");
+            if conditions.reason(condition.kind) != Some(condition.reason) {
+                plan.push(Effect::warning(own.clone(), COMPONENT, condition.reason, message.clone()));
+            }
+        }
+        conditions.set(condition.kind, condition.status, condition.reason, message);
     }
     let mut last_scale_time = stored.last_scale_time.clone();
     let rescale = rescale(observed, &decision, report.rescale.as_deref());

@@ -10,10 +10,9 @@ use k8s_openapi::{
     },
     apimachinery::pkg::api::resource::Quantity,
 };
-use serde_json::json;
 
 use crate::{
-    effect::{Effect, Target},
+    effect::Effect,
     kind,
     object::{nonzero, time},
 };
@@ -30,6 +29,10 @@ impl Conditions {
     pub fn of(hpa: &HorizontalPodAutoscaler, now: Timestamp) -> Self {
         let stored = hpa.status.as_ref().and_then(|status| status.conditions.clone());
         Self { list: stored.clone().unwrap_or_default(), stored, now }
+    }
+
+    pub fn reason(&self, type_: &str) -> Option<&str> {
+        self.list.iter().find(|condition| condition.type_ == type_)?.reason.as_deref()
     }
 
     /// Times change only with the status.
@@ -138,9 +141,7 @@ pub(super) fn write_if_changed(
         ..status.clone()
     };
     let same = hpa.status.as_ref().is_some_and(|stored| normal(stored) == normal(&status));
-    (!same).then(|| Effect::Replace {
-        target: Target::of(&kind::HORIZONTAL_POD_AUTOSCALER, &hpa.metadata),
-        subresource: "status",
-        body: json!(HorizontalPodAutoscaler { status: Some(status), ..hpa.clone() }),
-    })
+    let write =
+        || Effect::status(&kind::HORIZONTAL_POD_AUTOSCALER, &hpa.metadata, hpa.status.as_ref(), &status);
+    (!same).then(write)
 }

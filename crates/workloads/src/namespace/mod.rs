@@ -19,7 +19,7 @@ pub(crate) use plan::{Content, Observed, plan, terminating};
 
 use crate::{
     effect::Plan,
-    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, execute},
+    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, execute, insist},
     kind::{Kind, SERVICE_ACCOUNT},
     universe::Universe,
 };
@@ -85,7 +85,8 @@ impl Controller {
             .collect();
         let lists = stream::iter(kinds.into_iter().map(|kind| async move {
             let api = execute::api(&self.client, &kind, Some(namespace));
-            match api.list_metadata(&ListParams::default().limit(100)).await {
+            let some = ListParams::default().limit(100);
+            match insist(|| api.list_metadata(&some)).await {
                 Ok(list) => {
                     let content = |object: kube::api::PartialObjectMeta<_>| Content {
                         kind: kind.clone(),

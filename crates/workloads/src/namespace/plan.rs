@@ -179,11 +179,7 @@ fn report(observed: &Observed, now: Timestamp) -> Option<Effect> {
         return None;
     }
     let status = NamespaceStatus { conditions: Some(conditions), ..stored };
-    Some(Effect::Replace {
-        target: Target::of(&kind::NAMESPACE, &namespace.metadata),
-        subresource: "status",
-        body: json!(Namespace { status: Some(status), ..namespace.clone() }),
-    })
+    Some(Effect::status(&kind::NAMESPACE, &namespace.metadata, namespace.status.as_ref(), &status))
 }
 
 fn set(

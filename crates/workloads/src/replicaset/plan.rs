@@ -184,9 +184,5 @@ fn same(stored: Option<&ReplicaSetStatus>, wanted: &ReplicaSetStatus) -> bool {
 }
 
 fn write_status(set: &ReplicaSet, status: ReplicaSetStatus) -> Effect {
-    Effect::Replace {
-        target: Target::of(&kind::REPLICA_SET, &set.metadata),
-        subresource: "status",
-        body: json!(ReplicaSet { status: Some(status), ..set.clone() }),
-    }
+    Effect::status(&kind::REPLICA_SET, &set.metadata, set.status.as_ref(), &status)
 }

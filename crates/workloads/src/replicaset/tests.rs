@@ -176,7 +176,7 @@ fn a_failure_is_told_before_the_next_attempt_and_taken_back_after() {
         set_with(1, told),
         &["a"],
         expect![[r#"
-            status ReplicaSet default/web-5 {"fullyLabeledReplicas":1,"observedGeneration":1,"replicas":1,"terminatingReplicas":0}
+            status ReplicaSet default/web-5 {"conditions":null,"fullyLabeledReplicas":1,"replicas":1}
         "#]],
     );
 }

@@ -45,6 +45,8 @@ pub(super) fn numbered(set: &StatefulSet, described: &PodTemplateSpec, revision:
             set.spec.as_ref().and_then(|spec| spec.service_name.clone()).filter(|name| !name.is_empty());
     }
     pod.metadata.name = Some(pod_name);
+    // without effect beside a name, but every pod made by a controller has it
+    pod.metadata.generate_name = Some(format!("{}-", name(&set.metadata)));
     pod
 }
 

@@ -7,7 +7,6 @@ use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetCondition, StatefulSetSpec, StatefulSetStatus},
     core::v1::Pod,
 };
-use serde_json::json;
 
 use super::{pods::revision, revision::Revisions};
 use crate::{
@@ -139,9 +138,5 @@ fn normal(status: &StatefulSetStatus) -> StatefulSetStatus {
 }
 
 fn write(set: &StatefulSet, status: StatefulSetStatus) -> Effect {
-    Effect::Replace {
-        target: Target::of(&kind::STATEFUL_SET, &set.metadata),
-        subresource: "status",
-        body: json!(StatefulSet { status: Some(status), ..set.clone() }),
-    }
+    Effect::status(&kind::STATEFUL_SET, &set.metadata, set.status.as_ref(), &status)
 }

@@ -189,8 +189,8 @@ spec:
     let pod = place
         .until("pod", "sick", |pod| at(pod, "/status/containerStatuses/0/restartCount").as_i64() >= Some(1))
         .await?;
-    // killed by SIGKILL after no grace at all
-    ensure!(at(&pod, "/status/containerStatuses/0/lastState/terminated/exitCode") == &json!(137), "{pod}");
+    // by SIGTERM: a kubelet gives a process at least two seconds to end
+    ensure!(at(&pod, "/status/containerStatuses/0/lastState/terminated/exitCode") == &json!(143), "{pod}");
     eventually("events of the probe", || async {
         let events = place.kubectl("get events --field-selector involvedObject.name=sick").await?;
         Ok(if events.contains("Unhealthy") && events.contains("Killing") { Ok(()) } else { Err(events) })

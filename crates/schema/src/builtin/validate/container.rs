@@ -36,6 +36,10 @@ pub(super) fn common(container: &Value, volumes: &HashSet<String>, path: &Path<'
         &path.child("imagePullPolicy"),
         errors,
     );
+    let policy = json::text(container, "restartPolicy");
+    if !policy.is_empty() {
+        one_of(policy, &["Always", "Never", "OnFailure"], &path.child("restartPolicy"), errors);
+    }
     resources(container.get("resources").unwrap_or(&Value::Null), &path.child("resources"), errors);
 }
 
@@ -102,10 +106,9 @@ pub(super) fn host_ports(containers: &[Value], path: &Path<'_>, errors: &mut Err
         for (index, item) in json::list(container, "ports").iter().enumerate() {
             let Some(number) = json::int(item, "hostPort").filter(|number| *number != 0) else { continue };
             let key = format!("{}/{}/{number}", json::text(item, "protocol"), json::text(item, "hostIP"));
-            if !seen.insert(key) {
+            if !seen.insert(key.clone()) {
                 let at = base.index(index);
-                let shown = format!("{}/{number}", json::text(item, "protocol"));
-                errors.push(FieldError::duplicate(at.child("hostPort"), shown));
+                errors.push(FieldError::duplicate(at.child("hostPort"), key));
             }
         }
     }
@@ -347,10 +350,8 @@ fn handle(handler: &Value, path: &Path<'_>, errors: &mut Errors) {
             continue;
         }
         match field {
-            "exec" => {
-                if json::list(action, "command").is_empty() {
-                    errors.push(FieldError::required(at.child("command"), ""));
-                }
+            "exec" if json::list(action, "command").is_empty() => {
+                errors.push(FieldError::required(at.child("command"), ""));
             }
             "httpGet" => {
                 if json::text(action, "path").is_empty() {

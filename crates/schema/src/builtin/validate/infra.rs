@@ -151,6 +151,12 @@ fn limit_range(object: &Value, errors: &mut Errors) {
         if !seen.insert(kind) {
             errors.push(FieldError::duplicate(at.child("type"), kind));
         }
+        let standard = ["Pod", "Container", "PersistentVolumeClaim"];
+        if names::qualified_name(kind).is_empty() && !kind.contains('/') && !standard.contains(&kind) {
+            let detail = "must be a standard limit type or fully qualified";
+            errors.push(FieldError::invalid(at.child("type"), kind, detail));
+        }
+        invalid_each(names::qualified_name(kind), kind, &at.child("type"), errors);
         for field in ["max", "min", "default", "defaultRequest"] {
             quantities(limit.get(field).unwrap_or(&Value::Null), &at.child(field), errors);
         }
@@ -259,7 +265,10 @@ fn binding(binding: &Value, namespaced: bool, errors: &mut Errors) {
 fn binding_change(new: &Value, old: &Value, errors: &mut Errors) {
     let (new_role, old_role) = (new.get("roleRef"), old.get("roleRef"));
     if new_role != old_role {
-        let value = new_role.cloned().unwrap_or_default();
+        let field = |name: &str| new_role.map_or("", |role| json::text(role, name));
+        let value = serde_json::json!({
+            "APIGroup": field("apiGroup"), "Kind": field("kind"), "Name": field("name"),
+        });
         errors.push(FieldError::invalid(Path::ROOT.child("roleRef"), value, "cannot change roleRef"));
     }
 }

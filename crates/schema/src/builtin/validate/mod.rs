@@ -5,6 +5,7 @@ pub(super) mod container;
 pub(super) mod infra;
 pub(super) mod pod;
 pub(super) mod scaling;
+mod scheduling;
 pub(super) mod selector;
 pub(super) mod service;
 pub(super) mod volume;
@@ -34,14 +35,34 @@ pub(super) fn create(row: &Row, object: &Value) -> Errors {
     let mut errors = Vec::new();
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     meta::validate(metadata, row.scope, row.name, &Path::ROOT.child("metadata"), &mut errors);
+    finalizers(row, metadata, &mut errors);
     (row.validate.object)(object, &mut errors);
     errors
+}
+
+/// Finalizers of the oldest groups must say whose they are.
+fn finalizers(row: &Row, metadata: &Value, errors: &mut Errors) {
+    const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
+    if !matches!(row.group, "" | "apps" | "autoscaling") {
+        return;
+    }
+    let base = Path::ROOT.child("metadata");
+    let base = base.child("finalizers");
+    for (index, name) in
+        crate::json::list(metadata, "finalizers").iter().filter_map(Value::as_str).enumerate()
+    {
+        if !name.contains('/') && !STANDARD.contains(&name) {
+            let detail = "name is neither a standard finalizer name nor is it fully qualified";
+            errors.push(FieldError::invalid(base.index(index), name, detail));
+        }
+    }
 }
 
 pub(super) fn update(row: &Row, object: &Value, old: &Value, part: Part) -> Errors {
     let mut errors = Vec::new();
     let metadata = |object: &Value| object.get("metadata").cloned().unwrap_or_default();
     meta::validate_update(&metadata(object), &metadata(old), &Path::ROOT.child("metadata"), &mut errors);
+    finalizers(row, &metadata(object), &mut errors);
     match part {
         Part::Whole => {
             (row.validate.object)(object, &mut errors);

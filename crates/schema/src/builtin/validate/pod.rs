@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use super::{Checks, Errors, container, invalid_each, one_of, spec, volume};
+use super::{Checks, Errors, container, invalid_each, one_of, scheduling, spec, volume};
 use crate::{FieldError, Path, json, meta, names};
 
 pub(crate) const POD: Checks = Checks { object: pod, change, status: |_, _, _| {} };
@@ -62,6 +62,7 @@ fn pod_spec(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
     tolerations(json::list(spec, "tolerations"), &path.child("tolerations"), errors);
     image_pull_secrets(spec, path, errors);
+    scheduling::validate(spec, path, errors);
 }
 
 fn containers(spec: &Value, volumes: &HashSet<String>, path: &Path<'_>, errors: &mut Errors) {

@@ -78,7 +78,13 @@ fn bounds(object: &Value, path: &Path<'_>, errors: &mut Errors) {
         errors.push(FieldError::invalid(at, max, "must be greater than or equal to `minReplicas`"));
     }
     let target = spec.get("scaleTargetRef").unwrap_or(&Value::Null);
-    reference(target, &path.child("scaleTargetRef"), errors);
+    let at = path.child("scaleTargetRef");
+    reference(target, &at, errors);
+    let version = json::text(target, "apiVersion");
+    if !version.contains('/') {
+        let detail = "apiVersion must specify API group";
+        errors.push(FieldError::invalid(at.child("apiVersion"), version, detail));
+    }
 }
 
 /// Scaling to zero by an HPA is not switched on.

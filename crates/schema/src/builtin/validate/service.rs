@@ -45,6 +45,11 @@ fn service(object: &Value, errors: &mut Errors) {
         }
         _ => {}
     }
+    let address = json::text(spec, "clusterIP");
+    if !matches!(address, "" | "None") && kind != "ExternalName" {
+        let base = path.child("clusterIPs");
+        ip(address, &base.index(0), errors);
+    }
     service_ports(ports, kind, &base, errors);
     meta::labels(spec.get("selector"), &path.child("selector"), errors);
     one_of(
@@ -143,7 +148,11 @@ fn endpoints(object: &Value, errors: &mut Errors) {
             let base = at.child(list);
             for (index, address) in json::list(subset, list).iter().enumerate() {
                 let at = base.index(index);
-                ip(json::text(address, "ip"), &at.child("ip"), errors);
+                let text = json::text(address, "ip");
+                ip(text, &at.child("ip"), errors);
+                if text.parse::<std::net::IpAddr>().is_err() {
+                    errors.push(FieldError::invalid(at.child("ip"), text, "must be a valid IP address"));
+                }
             }
         }
         let ports = json::list(subset, "ports");
@@ -173,7 +182,7 @@ fn ip(text: &str, path: &Path<'_>, errors: &mut Errors) {
 fn endpoint_slice(object: &Value, errors: &mut Errors) {
     let kind = json::text(object, "addressType");
     let root = Path::ROOT;
-    one_of(kind, &["IPv4", "IPv6", "FQDN"], &root.child("addressType"), errors);
+    one_of(kind, &["FQDN", "IPv4", "IPv6"], &root.child("addressType"), errors);
     let base = root.child("endpoints");
     for (index, endpoint) in json::list(object, "endpoints").iter().enumerate() {
         let at = base.index(index);
@@ -202,9 +211,6 @@ fn endpoint_slice(object: &Value, errors: &mut Errors) {
         }
         if !seen.insert(name) {
             errors.push(FieldError::duplicate(at.child("name"), name));
-        }
-        if let Some(number) = json::int(item, "port") {
-            invalid_each(names::port_number(number), number, &at.child("port"), errors);
         }
         one_of(json::text(item, "protocol"), &PROTOCOLS, &at.child("protocol"), errors);
     }

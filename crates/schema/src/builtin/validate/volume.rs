@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde_json::Value;
 
 use super::{Errors, invalid_each};
-use crate::{FieldError, Path, json, names};
+use crate::{FieldError, Path, Quantity, json, names};
 
 /// Checks the volumes; answers with the names of the good ones, which containers may mount.
 pub(super) fn validate(volumes: &[Value], path: &Path<'_>, errors: &mut Errors) -> HashSet<String> {
@@ -92,7 +92,10 @@ fn source(volume: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
         if matches!(field, "secret" | "configMap" | "downwardAPI" | "projected") {
             mode(source, "defaultMode", &at, errors);
-            items(json::list(source, "items"), field == "downwardAPI", &at.child("items"), errors);
+            match field {
+                "downwardAPI" => downward(json::list(source, "items"), &at, errors),
+                _ => items(json::list(source, "items"), &at.child("items"), errors),
+            }
         }
     }
     if found == 0 {
@@ -107,14 +110,34 @@ fn mode(source: &Value, field: &str, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-fn items(items: &[Value], is_downward: bool, path: &Path<'_>, errors: &mut Errors) {
+fn items(items: &[Value], path: &Path<'_>, errors: &mut Errors) {
     for (index, item) in items.iter().enumerate() {
         let at = path.index(index);
-        if !is_downward && json::text(item, "key").is_empty() {
+        if json::text(item, "key").is_empty() {
             errors.push(FieldError::required(at.child("key"), ""));
         }
         file_path(json::text(item, "path"), &at.child("path"), errors);
         mode(item, "mode", &at, errors);
+    }
+}
+
+/// Files made of the pod's own fields; the API reports all of them at the volume.
+fn downward(items: &[Value], path: &Path<'_>, errors: &mut Errors) {
+    for item in items {
+        file_path(json::text(item, "path"), &path.child("path"), errors);
+        let sources = ["fieldRef", "resourceFieldRef"];
+        match sources.iter().filter(|source| json::some(item, source).is_some()).count() {
+            1 => {}
+            0 => {
+                let detail = "one of fieldRef and resourceFieldRef is required";
+                errors.push(FieldError::required(path, detail));
+            }
+            _ => {
+                let detail = "fieldRef and resourceFieldRef can not be specified simultaneously";
+                errors.push(FieldError::invalid(path, "resource", detail));
+            }
+        }
+        mode(item, "mode", path, errors);
     }
 }
 
@@ -147,9 +170,9 @@ fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
                     if json::text(part, "name").is_empty() {
                         errors.push(FieldError::required(at.child("name"), ""));
                     }
-                    items(json::list(part, "items"), false, &at.child("items"), errors);
+                    items(json::list(part, "items"), &at.child("items"), errors);
                 }
-                "downwardAPI" => items(json::list(part, "items"), true, &at.child("items"), errors),
+                "downwardAPI" => downward(json::list(part, "items"), &at, errors),
                 "serviceAccountToken" => {
                     if let Some(seconds) =
                         json::int(part, "expirationSeconds").filter(|seconds| *seconds < 600)
@@ -169,3 +192,32 @@ fn projected(source: &Value, path: &Path<'_>, errors: &mut Errors) {
         }
     }
 }
+
+/// What a claim of storage must say.
+pub(crate) fn claim(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    if json::list(spec, "accessModes").is_empty() {
+        errors.push(FieldError::required(path.child("accessModes"), "at least 1 access mode is required"));
+    }
+    const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    for mode in json::list(spec, "accessModes").iter().filter_map(Value::as_str) {
+        if !MODES.contains(&mode) {
+            errors.push(FieldError::not_supported(path.child("accessModes"), mode, &MODES));
+        }
+    }
+    let base = path.child("resources");
+    let at = base.key("storage");
+    match spec.get("resources").and_then(|resources| resources.get("requests")?.get("storage")) {
+        None => errors.push(FieldError::required(at, "")),
+        Some(value) => {
+            let amount = value.as_str().and_then(|text| Quantity::parse(text).ok());
+            if amount.is_some_and(|amount| amount.is_zero() || amount.is_negative()) {
+                errors.push(FieldError::invalid(at, value.clone(), "must be greater than zero"));
+            }
+        }
+    }
+}
+
+pub(crate) const CLAIM: super::Checks = super::Checks {
+    object: |object, errors| claim(super::spec(object), &Path::ROOT.child("spec"), errors),
+    ..super::NONE
+};

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{
     Checks, Errors, amount, at_most_100_percent, int_or_percent, invalid_each, non_negative, pod, selector,
-    spec, status,
+    spec, status, volume,
 };
 use crate::{FieldError, Path, json, meta, names};
 
@@ -125,6 +125,11 @@ fn stateful_set(object: &Value, errors: &mut Errors) {
             errors.push(FieldError::not_supported(base.child(field), policy, &["Retain", "Delete"]));
         }
     }
+    let base = path.child("volumeClaimTemplates");
+    for (index, claim) in json::list(spec, "volumeClaimTemplates").iter().enumerate() {
+        let at = base.index(index);
+        volume::claim(self::spec(claim), &at.child("spec"), errors);
+    }
     for field in ["replicas", "minReadySeconds"] {
         non_negative(spec, field, &path, errors);
     }
@@ -180,25 +185,33 @@ fn selector_and_template(spec: &Value, word: &str, kind: &str, path: &Path<'_>, 
     let template = spec.get("template").unwrap_or(&Value::Null);
     let template_path = path.child("template");
     let selector_path = path.child("selector");
+    let mismatch = || {
+        let base = template_path.child("metadata");
+        let labels = template["metadata"].get("labels").cloned().unwrap_or_default();
+        FieldError::invalid(base.child("labels"), labels, "`selector` does not match template `labels`")
+    };
     match json::some(spec, "selector") {
-        None if word != "daemonset" => errors.push(FieldError::required(selector_path, "")),
-        None => {}
+        // no selector selects nothing
+        None => {
+            if word != "daemonset" {
+                errors.push(FieldError::required(selector_path, ""));
+            }
+            errors.push(mismatch());
+        }
         Some(selector) => {
             selector::validate(selector, &selector_path, errors);
             if selector::is_empty(selector) {
                 let detail = format!("empty selector is invalid for {word}");
                 errors.push(FieldError::invalid(selector_path, selector.clone(), detail));
             } else if !selector::is_sound(selector) {
-                let detail = if word == "statefulset" { "" } else { "invalid label selector" };
-                errors.push(FieldError::invalid(selector_path, selector.clone(), detail));
-                return;
-            } else {
-                let labels = &template["metadata"]["labels"];
-                if !selector::matches(selector, labels) {
-                    let base = template_path.child("metadata");
-                    let detail = "`selector` does not match template `labels`";
-                    errors.push(FieldError::invalid(base.child("labels"), labels.clone(), detail));
+                // a DaemonSet's template is looked at all the same
+                if word != "daemonset" {
+                    let detail = if word == "statefulset" { "" } else { "invalid label selector" };
+                    errors.push(FieldError::invalid(selector_path, selector.clone(), detail));
+                    return;
                 }
+            } else if !selector::matches(selector, &template["metadata"]["labels"]) {
+                errors.push(mismatch());
             }
         }
     }

@@ -1,0 +1,976 @@
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::decision::replay;
+
+const MI: u64 = 1 << 20;
+
+fn at(seconds: i64) -> Timestamp {
+    // 2027-01-15T08:00:00Z
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+/// Replicas 2 to 5, container `app`; `over` is merged on top.
+fn spec(mode: Value, over: Value) -> Spec {
+    let mut spec = json!({"mode": mode, "minReplicas": 2, "maxReplicas": 5});
+    spec.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
+    serde_json::from_value(spec).unwrap()
+}
+
+/// Words: `R` replicas, `H` wanted replicas, `q` and `t` CPU request and target in thousandths, `L` CPU limit, `lo` `hi` bounds of
+/// the target, `mq` `mt` `mL` the same for memory in Mi, `hs` `vs` seconds since the samples; flags `hfail`, `hlimited`, `vlow`,
+/// `rollout`, `oom`.
+fn world(now: Timestamp, text: &str) -> Observed {
+    let get = |key: &str| {
+        text.split_whitespace()
+            .find_map(|word| word.strip_prefix(key)?.strip_prefix('=')?.parse::<i64>().ok())
+    };
+    let has = |flag: &str| text.split_whitespace().any(|word| word == flag);
+    let amounts = |cpu: &str, memory: &str| Resources {
+        cpu: get(cpu).map(|milli| milli as u64),
+        memory: get(memory).map(|mi| mi as u64 * MI),
+    };
+    let ago = |key: &str| get(key).map(|seconds| crate::window::before(now, seconds));
+    let target = amounts("t", "mt");
+    Observed {
+        replicas: get("R").unwrap() as i32,
+        containers: vec![ContainerSize {
+            name: "app".to_owned(),
+            requests: amounts("q", "mq"),
+            limits: amounts("L", "mL"),
+        }],
+        horizontal: get("H").map(|desired| HorizontalRecommendation {
+            desired: desired as i32,
+            active: !has("hfail"),
+            limited: has("hlimited"),
+            sampled_at: ago("hs"),
+        }),
+        vertical: (!target.is_empty()).then(|| VerticalRecommendation {
+            provided: true,
+            low_confidence: has("vlow"),
+            config_unsupported: false,
+            sampled_at: ago("vs"),
+            containers: vec![ContainerRecommendation {
+                container_name: "app".to_owned(),
+                target,
+                lower_bound: amounts("lo", "-"),
+                upper_bound: amounts("hi", "-"),
+                uncapped_target: Resources::default(),
+            }],
+        }),
+        rollout_in_progress: has("rollout"),
+        out_of_memory: has("oom")
+            .then(|| OutOfMemory { at: now, container: Some("app".to_owned()) })
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn result(decision: &Decision<Memory, Rule>) -> String {
+    format!("{} {}", decision.desired, decision.reason.code)
+}
+
+/// One line a world: what was seen, what was decided.
+fn table(spec: &Spec, worlds: &[&str], expected: &Expect) {
+    spec.validate().unwrap();
+    let mut text = String::new();
+    for words in worlds {
+        let decision = decide(at(0), spec, &world(at(0), words), &Memory::default());
+        text.push_str(&format!("{words:34} => {}\n", result(&decision)));
+    }
+    expected.assert_eq(&text);
+}
+
+/// Like [`table`], but time goes on (`+30 words` is 30 seconds later), memory is stored and restored, and decisions are applied: `R`, `q`
+/// and `mq` come from the last decision unless the words give them.
+fn timeline(spec: &Spec, rows: &[&str], expected: &Expect) {
+    spec.validate().unwrap();
+    let (mut text, mut memory, mut now) = (String::new(), Memory::default(), at(0));
+    let mut plan: Option<Plan> = None;
+    for row in rows {
+        let (later, words) = row.strip_prefix('+').unwrap().split_once(' ').unwrap();
+        now = crate::window::after(now, later.parse().unwrap());
+        let mut full = (*words).to_owned();
+        if let Some(Plan { replicas, containers }) = &plan {
+            let requests = containers[0].requests;
+            let known =
+                [("R", Some(*replicas as u64)), ("q", requests.cpu), ("mq", requests.memory.map(|m| m / MI))];
+            for (key, value) in known {
+                let given = full.split_whitespace().any(|word| word.starts_with(&format!("{key}=")));
+                if let Some(value) = value.filter(|_| !given) {
+                    full.push_str(&format!(" {key}={value}"));
+                }
+            }
+        }
+        let decision = decide(now, spec, &world(now, &full), &memory);
+        memory = serde_json::from_str(&serde_json::to_string(&decision.memory).unwrap()).unwrap();
+        text.push_str(&format!("{row:34} => {}: {}\n", result(&decision), decision.why()));
+        plan = Some(decision.desired);
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn hpa_preferred() {
+    let preferred = json!({"type": "HpaPreferred"});
+    table(
+        &spec(preferred.clone(), json!({})),
+        &[
+            "R=3 H=5 q=500 t=800",
+            "R=3 H=3 q=500 t=800",
+            "R=3 H=3 q=500 t=200",
+            "R=3 H=3 q=500 t=500",
+            "R=5 H=5 q=500 t=800",
+            "R=5 H=9 q=500 t=800",
+            "R=5 H=5 q=500 t=200",
+            "R=5 H=4 q=500 t=800",
+            "R=2 H=2 q=500 t=200",
+            "R=2 H=1 q=500 t=200",
+            "R=2 H=2 q=500 t=800",
+            "R=5 H=5 hfail q=500 t=800",
+            "R=5 q=500 t=800",
+            "R=5 H=0 q=500 t=800",
+            "R=9 H=9 q=500 t=800",
+            "R=1 H=1 q=500 t=800",
+            "R=0 H=3 q=500 t=800",
+            // Up and down in one recommendation: at the most replicas only the growing part counts.
+            "R=5 H=5 q=500 t=800 mq=500 mt=100",
+            "R=2 H=2 q=500 t=800 mq=500 mt=100",
+        ],
+        &expect![[r#"
+            R=3 H=5 q=500 t=800                => 5 x app(cpu 500m) HorizontalRecommended
+            R=3 H=3 q=500 t=800                => 3 x app(cpu 500m) HorizontalNotExhausted
+            R=3 H=3 q=500 t=200                => 3 x app(cpu 500m) HorizontalNotExhausted
+            R=3 H=3 q=500 t=500                => 3 x app(cpu 500m) NothingRecommended
+            R=5 H=5 q=500 t=800                => 5 x app(cpu 800m) HorizontalExhausted
+            R=5 H=9 q=500 t=800                => 5 x app(cpu 800m) HorizontalExhausted
+            R=5 H=5 q=500 t=200                => 5 x app(cpu 500m) HorizontalNotExhausted
+            R=5 H=4 q=500 t=800                => 4 x app(cpu 500m) HorizontalRecommended
+            R=2 H=2 q=500 t=200                => 2 x app(cpu 200m) HorizontalExhausted
+            R=2 H=1 q=500 t=200                => 2 x app(cpu 200m) HorizontalExhausted
+            R=2 H=2 q=500 t=800                => 2 x app(cpu 500m) HorizontalNotExhausted
+            R=5 H=5 hfail q=500 t=800          => 5 x app(cpu 500m) HorizontalUnknown
+            R=5 q=500 t=800                    => 5 x app(cpu 500m) HorizontalUnknown
+            R=5 H=0 q=500 t=800                => 5 x app(cpu 500m) HorizontalUnknown
+            R=9 H=9 q=500 t=800                => 5 x app(cpu 500m) OutsideBounds
+            R=1 H=1 q=500 t=800                => 2 x app(cpu 500m) OutsideBounds
+            R=0 H=3 q=500 t=800                => 0 x app(cpu 500m) Paused
+            R=5 H=5 q=500 t=800 mq=500 mt=100  => 5 x app(cpu 800m, memory 500Mi) HorizontalExhausted
+            R=2 H=2 q=500 t=800 mq=500 mt=100  => 2 x app(cpu 500m, memory 100Mi) HorizontalExhausted
+        "#]],
+    );
+    let fixed = spec(preferred.clone(), json!({"minReplicas": 3, "maxReplicas": 3}));
+    table(
+        &fixed,
+        &["R=3 H=3 q=500 t=800", "R=3 H=3 q=500 t=200"],
+        &expect![[r#"
+        R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) HorizontalExhausted
+        R=3 H=3 q=500 t=200                => 3 x app(cpu 200m) HorizontalExhausted
+    "#]],
+    );
+    let absent = spec(preferred.clone(), json!({"horizontal": {"deployed": false}}));
+    table(
+        &absent,
+        &["R=3 q=500 t=800", "R=9 q=500 t=200"],
+        &expect![[r#"
+        R=3 q=500 t=800                    => 3 x app(cpu 800m) HorizontalExhausted
+        R=9 q=500 t=200                    => 9 x app(cpu 200m) HorizontalExhausted
+    "#]],
+    );
+    let up_off = spec(preferred, json!({"horizontal": {"scaleUp": {"updateMode": "Off"}}}));
+    table(
+        &up_off,
+        &["R=3 H=5 q=500 t=800", "R=3 H=2 q=500 t=800"],
+        &expect![[r#"
+        R=3 H=5 q=500 t=800                => 3 x app(cpu 800m) HorizontalExhausted
+        R=3 H=2 q=500 t=800                => 2 x app(cpu 500m) HorizontalRecommended
+    "#]],
+    );
+    let limited = spec(json!({"type": "HpaPreferred", "requireScalingLimited": true}), json!({}));
+    table(
+        &limited,
+        &["R=5 H=5 q=500 t=800", "R=5 H=5 hlimited q=500 t=800", "R=5 H=9 q=500 t=800"],
+        &expect![[r#"
+            R=5 H=5 q=500 t=800                => 5 x app(cpu 500m) HorizontalNotExhausted
+            R=5 H=5 hlimited q=500 t=800       => 5 x app(cpu 800m) HorizontalExhausted
+            R=5 H=9 q=500 t=800                => 5 x app(cpu 800m) HorizontalExhausted
+        "#]],
+    );
+}
+
+#[test]
+fn biased_modes() {
+    let worlds = [
+        "R=3 H=5 q=500 t=800",
+        "R=3 H=5 q=500 t=540",
+        "R=3 H=3 q=500 t=800",
+        "R=3 H=3 q=500 t=540",
+        "R=3 H=2 q=500 t=800",
+        "R=5 H=9 q=500 t=800",
+        // Unknown replicas: growing is safe, shrinking is not.
+        "R=3 H=5 hfail q=500 t=800",
+        "R=3 H=5 hfail q=500 t=200",
+        "R=3 H=5 hs=301 q=500 t=200",
+        "R=3 H=5 q=500 t=800 vlow",
+        "R=3 H=5 q=500 t=800 vs=301",
+        // Below the minimum change, but out of its range.
+        "R=3 H=3 q=500 t=540 lo=520 hi=600",
+        "R=3 H=3 q=500 t=460 lo=400 hi=480",
+    ];
+    table(
+        &spec(json!({"type": "HpaBiased"}), json!({})),
+        &worlds,
+        &expect![[r#"
+        R=3 H=5 q=500 t=800                => 5 x app(cpu 500m) HorizontalPreferred
+        R=3 H=5 q=500 t=540                => 5 x app(cpu 500m) HorizontalRecommended
+        R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) VerticalRecommended
+        R=3 H=3 q=500 t=540                => 3 x app(cpu 500m) NothingRecommended
+        R=3 H=2 q=500 t=800                => 2 x app(cpu 500m) HorizontalPreferred
+        R=5 H=9 q=500 t=800                => 5 x app(cpu 800m) VerticalRecommended
+        R=3 H=5 hfail q=500 t=800          => 3 x app(cpu 800m) VerticalRecommended
+        R=3 H=5 hfail q=500 t=200          => 3 x app(cpu 500m) NothingRecommended
+        R=3 H=5 hs=301 q=500 t=200         => 3 x app(cpu 500m) NothingRecommended
+        R=3 H=5 q=500 t=800 vlow           => 5 x app(cpu 500m) HorizontalRecommended
+        R=3 H=5 q=500 t=800 vs=301         => 5 x app(cpu 500m) HorizontalRecommended
+        R=3 H=3 q=500 t=540 lo=520 hi=600  => 3 x app(cpu 540m) VerticalRecommended
+        R=3 H=3 q=500 t=460 lo=400 hi=480  => 3 x app(cpu 460m) VerticalRecommended
+    "#]],
+    );
+    table(
+        &spec(json!({"type": "VpaBiased"}), json!({})),
+        &worlds,
+        &expect![[r#"
+        R=3 H=5 q=500 t=800                => 3 x app(cpu 800m) VerticalPreferred
+        R=3 H=5 q=500 t=540                => 5 x app(cpu 500m) HorizontalRecommended
+        R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) VerticalRecommended
+        R=3 H=3 q=500 t=540                => 3 x app(cpu 500m) NothingRecommended
+        R=3 H=2 q=500 t=800                => 3 x app(cpu 800m) VerticalPreferred
+        R=5 H=9 q=500 t=800                => 5 x app(cpu 800m) VerticalRecommended
+        R=3 H=5 hfail q=500 t=800          => 3 x app(cpu 800m) VerticalRecommended
+        R=3 H=5 hfail q=500 t=200          => 3 x app(cpu 500m) NothingRecommended
+        R=3 H=5 hs=301 q=500 t=200         => 3 x app(cpu 500m) NothingRecommended
+        R=3 H=5 q=500 t=800 vlow           => 5 x app(cpu 500m) HorizontalRecommended
+        R=3 H=5 q=500 t=800 vs=301         => 5 x app(cpu 500m) HorizontalRecommended
+        R=3 H=3 q=500 t=540 lo=520 hi=600  => 3 x app(cpu 540m) VerticalRecommended
+        R=3 H=3 q=500 t=460 lo=400 hi=480  => 3 x app(cpu 460m) VerticalRecommended
+    "#]],
+    );
+}
+
+#[test]
+fn mixed() {
+    let mode = |preference: &str| {
+        json!({
+            "type": "Mixed",
+            "preference": preference,
+            "replicas": 1,
+            "thresholds": {"cpu": {"value": "200m", "percentage": 50}, "memory": {"percentage": 50}},
+        })
+    };
+    let worlds = [
+        // 50 % of 300m is 150m, less than 200m: the smaller counts, and only what exceeds it.
+        "R=2 H=4 q=300 t=450",
+        "R=2 H=3 q=300 t=451",
+        "R=2 H=4 q=300 t=451",
+        "R=2 H=3 q=300 t=450",
+        // Above its limit a target counts however small the step is.
+        "R=2 H=3 q=300 t=310 L=305",
+        // One side alone needs no threshold, only more than noise.
+        "R=2 H=2 q=300 t=310",
+        "R=2 H=2 q=300 t=302",
+        "R=2 H=3 q=300 t=302",
+    ];
+    table(
+        &spec(mode("horizontal"), json!({})),
+        &worlds,
+        &expect![[r#"
+        R=2 H=4 q=300 t=450                => 4 x app(cpu 300m) HorizontalAboveThreshold
+        R=2 H=3 q=300 t=451                => 2 x app(cpu 451m) VerticalAboveThreshold
+        R=2 H=4 q=300 t=451                => 4 x app(cpu 300m) HorizontalPreferred
+        R=2 H=3 q=300 t=450                => 2 x app(cpu 300m) MinChange
+        R=2 H=3 q=300 t=310 L=305          => 2 x app(cpu 310m up to cpu 315m) VerticalAboveThreshold
+        R=2 H=2 q=300 t=310                => 2 x app(cpu 310m) VerticalRecommended
+        R=2 H=2 q=300 t=302                => 2 x app(cpu 300m) NothingRecommended
+        R=2 H=3 q=300 t=302                => 3 x app(cpu 300m) HorizontalRecommended
+    "#]],
+    );
+    table(
+        &spec(mode("vertical"), json!({})),
+        &worlds[2..3],
+        &expect![[r#"
+        R=2 H=4 q=300 t=451                => 2 x app(cpu 451m) VerticalPreferred
+    "#]],
+    );
+    let requests_only = json!({"vertical": {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}});
+    table(
+        &spec(mode("vertical"), requests_only),
+        &["R=2 H=3 q=300 t=310 L=305"],
+        &expect![[r#"
+        R=2 H=3 q=300 t=310 L=305          => 2 x app(cpu 300m up to cpu 305m) MinChange
+    "#]],
+    );
+}
+
+#[test]
+fn ratio_weights() {
+    let weights = |ratio: Value, moves: &[(i32, i32)]| {
+        let ratio: Ratio = serde_json::from_value(ratio).unwrap();
+        let regions = ratio.regions(1, 10).unwrap();
+        moves.iter().map(|&(replicas, delta)| ratio::weight_at(&regions, replicas, delta)).collect::<Vec<_>>()
+    };
+    assert_eq!(weights(json!({"vToHScalingRatio": 0}), &[(3, 1)]), [0.0]);
+    assert_eq!(weights(json!({"vToHScalingRatio": 1}), &[(3, 1)]), [50.0]);
+    assert_eq!(weights(json!({"vToHScalingRatio": 3}), &[(3, 1)]), [75.0]);
+    let regions = json!({"vpaWeight": 40, "startReplicaCount": 3, "finishReplicaCount": 6,
+        "initialScaling": "vertical", "finalScaling": "horizontal"});
+    // Both ends belong to the middle; leaving the vertical region upward borrows the middle's weight.
+    assert_eq!(
+        weights(regions, &[(2, 0), (2, 1), (2, -1), (3, 1), (6, 1), (7, 1)]),
+        [100.0, 40.0, 100.0, 40.0, 40.0, 0.0]
+    );
+    let intervals = json!({"intervals": [
+        {"vpaWeight": 30, "lastReplicaCount": 3}, {"vpaWeight": 100, "startReplicaCount": 4, "lastReplicaCount": 6},
+        {"vpaWeight": 0, "startReplicaCount": 8},
+    ]});
+    assert_eq!(
+        weights(intervals, &[(1, 1), (5, 0), (5, -1), (5, 1), (7, 1), (9, 1)]),
+        [30.0, 100.0, 30.0, 0.0, 0.0, 0.0]
+    );
+}
+
+#[test]
+fn ratio() {
+    let half = json!({"type": "Ratio", "vToHScalingRatio": 1});
+    let wide = |mode: &Value, over: Value| {
+        let mut all = json!({"minReplicas": 1, "maxReplicas": 10});
+        all.as_object_mut().unwrap().extend(over.as_object().unwrap().clone());
+        spec(mode.clone(), all)
+    };
+    table(
+        &wide(&half, json!({})),
+        &[
+            "R=2 H=6 q=500 t=1000",
+            "R=6 H=2 q=1000 t=500",
+            "R=2 H=3 q=500 t=500",
+            "R=4 H=3 q=500 t=500",
+            "R=2 H=2 q=500 t=1000",
+            // No replicas left to add or to remove: the sizes get it all.
+            "R=10 H=10 q=500 t=1000",
+            "R=1 H=1 q=1000 t=500",
+            "R=2 H=6 hfail q=500 t=1000",
+            "R=2 H=6 hfail q=1000 t=500",
+            // Half and half of 5 cores from 1 x 1: the additive way overshoots to 9.
+            "R=1 H=5 q=1000 t=5000",
+        ],
+        &expect![[r#"
+            R=2 H=6 q=500 t=1000               => 4 x app(cpu 750m) Weighted
+            R=6 H=2 q=1000 t=500               => 4 x app(cpu 750m) Weighted
+            R=2 H=3 q=500 t=500                => 3 x app(cpu 500m) Weighted
+            R=4 H=3 q=500 t=500                => 3 x app(cpu 500m) Weighted
+            R=2 H=2 q=500 t=1000               => 2 x app(cpu 750m) Weighted
+            R=10 H=10 q=500 t=1000             => 10 x app(cpu 1) Weighted
+            R=1 H=1 q=1000 t=500               => 1 x app(cpu 500m) Weighted
+            R=2 H=6 hfail q=500 t=1000         => 2 x app(cpu 750m) Weighted
+            R=2 H=6 hfail q=1000 t=500         => 2 x app(cpu 1) NothingRecommended
+            R=1 H=5 q=1000 t=5000              => 3 x app(cpu 3) Weighted
+        "#]],
+    );
+    let multiplicative = json!({"type": "Ratio", "vToHScalingRatio": 1, "combination": "Multiplicative"});
+    table(
+        &wide(&multiplicative, json!({})),
+        &["R=1 H=5 q=1000 t=5000", "R=9 H=1 q=5000 t=5000", "R=2 H=2 q=1000 t=4000", "R=4 H=1 q=4000 t=1000"],
+        &expect![[r#"
+            R=1 H=5 q=1000 t=5000              => 3 x app(cpu 1667m) Weighted
+            R=9 H=1 q=5000 t=5000              => 3 x app(cpu 5) Weighted
+            R=2 H=2 q=1000 t=4000              => 2 x app(cpu 2) Weighted
+            R=4 H=1 q=4000 t=1000              => 2 x app(cpu 2) Weighted
+        "#]],
+    );
+    let capped = json!({"vertical": {"containerPolicies": [
+        {"containerName": "app", "minAllowed": {"cpu": "100m"}, "maxAllowed": {"cpu": "1"}}]}});
+    table(
+        &wide(&half, capped),
+        &["R=2 H=6 q=1000 t=2000", "R=6 H=2 q=100 t=50", "R=2 H=6 q=900 t=2000"],
+        &expect![[r#"
+            R=2 H=6 q=1000 t=2000              => 6 x app(cpu 1) Weighted
+            R=6 H=2 q=100 t=50                 => 2 x app(cpu 100m) Weighted
+            R=2 H=6 q=900 t=2000               => 4 x app(cpu 950m) Weighted
+        "#]],
+    );
+    let min_change = json!({"vertical": {"scaleUp": {"minChange": {"cpu": {"value": "300m"}}}}});
+    table(
+        &wide(&half, min_change),
+        &["R=2 H=2 q=500 t=1000", "R=2 H=2 q=500 t=1100", "R=2 H=2 q=500 t=1000 lo=600 hi=1500"],
+        &expect![[r#"
+            R=2 H=2 q=500 t=1000               => 2 x app(cpu 500m) MinChange
+            R=2 H=2 q=500 t=1100               => 2 x app(cpu 800m) Weighted
+            R=2 H=2 q=500 t=1000 lo=600 hi=1500 => 2 x app(cpu 750m) Weighted
+        "#]],
+    );
+    let vertical_only = json!({"type": "Ratio", "vpaWeight": 100});
+    table(
+        &wide(&vertical_only, json!({})),
+        &["R=2 H=6 q=500 t=1000"],
+        &expect![[r#"
+        R=2 H=6 q=500 t=1000               => 2 x app(cpu 1) Weighted
+    "#]],
+    );
+    let horizontal_only = json!({"type": "Ratio", "vpaWeight": 0});
+    table(
+        &wide(&horizontal_only, json!({})),
+        &["R=2 H=6 q=500 t=1000", "R=2 H=2 mq=100 mt=200 oom"],
+        &expect![[r#"
+            R=2 H=6 q=500 t=1000               => 6 x app(cpu 500m) Weighted
+            R=2 H=2 mq=100 mt=200 oom          => 2 x app(memory 200Mi) OutOfMemory
+        "#]],
+    );
+}
+
+#[test]
+fn a_share_is_applied_once() {
+    let half =
+        spec(json!({"type": "Ratio", "vToHScalingRatio": 1}), json!({"minReplicas": 1, "maxReplicas": 10}));
+    timeline(
+        &half,
+        &[
+            "+0 R=2 H=6 q=500 t=1000 hs=1 vs=1",
+            "+1 H=6 t=1000 hs=2 vs=2",
+            // One of the two looked again: the pair is still the one that was acted on.
+            "+30 H=6 t=1000 hs=1 vs=32",
+            "+30 H=6 t=1000 hs=1 vs=1",
+            "+30 H=8 t=1000 hs=1 vs=1",
+            // No sample times: only another figure is news, and a tenth is not enough.
+            "+30 H=8 t=1000",
+            "+30 H=8 t=1090",
+            "+30 H=8 t=1110",
+        ],
+        &expect![[r#"
+            +0 R=2 H=6 q=500 t=1000 hs=1 vs=1  => 4 x app(cpu 750m) Weighted: 50 % horizontal, 50 % vertical
+            +1 H=6 t=1000 hs=2 vs=2            => 4 x app(cpu 750m) RecommendationConsumed: the sizes wait: this recommendation was acted on already
+            +30 H=6 t=1000 hs=1 vs=32          => 4 x app(cpu 750m) RecommendationConsumed: the sizes wait: this recommendation was acted on already
+            +30 H=6 t=1000 hs=1 vs=1           => 5 x app(cpu 875m) Weighted: 50 % horizontal, 50 % vertical
+            +30 H=8 t=1000 hs=1 vs=1           => 7 x app(cpu 937m) Weighted: 50 % horizontal, 50 % vertical
+            +30 H=8 t=1000                     => 7 x app(cpu 937m) RecommendationConsumed: the replicas wait: this recommendation was acted on already
+            +30 H=8 t=1090                     => 7 x app(cpu 937m) RecommendationConsumed: the sizes wait: this recommendation was acted on already
+            +30 H=8 t=1110                     => 8 x app(cpu 1023m) Weighted: 50 % horizontal, 50 % vertical
+        "#]],
+    );
+}
+
+#[test]
+fn axes_take_turns() {
+    // At the most replicas the sizes follow, but not on figures from before.
+    timeline(
+        &spec(json!({"type": "HpaPreferred"}), json!({})),
+        &[
+            "+0 R=3 H=5 q=500 t=800 hs=5 vs=5",
+            "+5 H=5 t=800 hs=1 vs=10",
+            "+60 H=5 t=800 hs=1 vs=1",
+            "+60 H=5 t=800 hs=1 vs=1",
+        ],
+        &expect![[r#"
+            +0 R=3 H=5 q=500 t=800 hs=5 vs=5   => 5 x app(cpu 500m) HorizontalRecommended: the replicas change
+            +5 H=5 t=800 hs=1 vs=10            => 5 x app(cpu 500m) RecommendationConsumed: the sizes wait: this recommendation was acted on already
+            +60 H=5 t=800 hs=1 vs=1            => 5 x app(cpu 800m) HorizontalExhausted: the replicas can go no further, so the sizes change
+            +60 H=5 t=800 hs=1 vs=1            => 5 x app(cpu 800m) NothingRecommended: neither side wants a change that is large enough
+        "#]],
+    );
+}
+
+#[test]
+fn stabilization_and_maintenance() {
+    let slow = json!({
+        "horizontal": {"scaleDown": {"stabilizationSeconds": 300}},
+        "vertical": {"scaleUp": {"stabilizationSeconds": 120}, "scaleDown": {"updateMode": "MaintenanceWindow"}},
+        "maintenanceTimeWindow": {"begin": "100000+0100", "end": "103000+0100"},
+    });
+    timeline(
+        &spec(json!({"type": "HpaBiased"}), slow.clone()),
+        &[
+            "+0 R=3 H=4 q=500 t=800",
+            "+60 H=2 t=800",
+            // The replicas have to wait, but the sizes do not take their turn.
+            "+239 H=2 t=800",
+            "+1 H=2 t=800",
+            "+60 H=2 t=800",
+            "+60 H=2 t=800",
+            "+60 H=2 t=300",
+            // 09:00 UTC is 10:00 there.
+            "+3120 H=2 t=300",
+        ],
+        &expect![[r#"
+            +0 R=3 H=4 q=500 t=800             => 4 x app(cpu 500m) HorizontalPreferred: both sides want a change, the mode prefers the replicas
+            +60 H=2 t=800                      => 4 x app(cpu 500m) StabilizationWindow: the replicas wait: too soon after the last change, until 2027-01-15T08:05:00Z
+            +239 H=2 t=800                     => 4 x app(cpu 500m) StabilizationWindow: the replicas wait: too soon after the last change, until 2027-01-15T08:05:00Z
+            +1 H=2 t=800                       => 2 x app(cpu 500m) HorizontalPreferred: both sides want a change, the mode prefers the replicas
+            +60 H=2 t=800                      => 2 x app(cpu 500m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:07:00Z
+            +60 H=2 t=800                      => 2 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
+            +60 H=2 t=300                      => 2 x app(cpu 800m) MaintenanceWindow: the sizes wait: outside the maintenance window, until 2027-01-15T09:00:00Z
+            +3120 H=2 t=300                    => 2 x app(cpu 300m) VerticalRecommended: only the vertical side wants a change
+        "#]],
+    );
+    timeline(
+        &spec(json!({"type": "VpaBiased"}), slow),
+        &[
+            "+0 R=3 H=3 q=500 t=800",
+            // A size that has to wait holds back the replicas, for as long as its own stabilization lasts.
+            "+60 H=5 t=1200",
+            "+59 H=5 t=1200",
+            "+1 H=5 t=1200",
+        ],
+        &expect![[r#"
+            +0 R=3 H=3 q=500 t=800             => 3 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
+            +60 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:02:00Z
+            +59 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:02:00Z
+            +1 H=5 t=1200                      => 3 x app(cpu 1200m) VerticalPreferred: both sides want a change, the mode prefers the sizes
+        "#]],
+    );
+    timeline(
+        &spec(
+            json!({"type": "VpaBiased", "maxSuppressionSeconds": 90}),
+            json!({"vertical": {"scaleUp": {"stabilizationSeconds": 600}}}),
+        ),
+        &["+0 R=3 H=3 q=500 t=800", "+60 H=5 t=1200", "+89 H=5 t=1200", "+1 H=5 t=1200"],
+        &expect![[r#"
+            +0 R=3 H=3 q=500 t=800             => 3 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
+            +60 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
+            +89 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
+            +1 H=5 t=1200                      => 5 x app(cpu 800m) SuppressionEnded: a waiting size change has held the replicas back for long enough
+        "#]],
+    );
+}
+
+#[test]
+fn rollouts_and_kills() {
+    let modes = ["HpaPreferred", "HpaBiased", "VpaBiased"].map(|mode| json!({"type": mode}));
+    for mode in &modes {
+        // Mode preference, stabilization and minimum change do not hold memory back after a kill.
+        timeline(
+            &spec(mode.clone(), json!({"vertical": {"scaleUp": {"stabilizationSeconds": 3600}}})),
+            &[
+                "+0 R=3 H=4 q=500 t=500 mq=100 mt=100",
+                "+10 H=4 mt=105 oom",
+                "+1 H=4 mt=105 oom",
+                "+10 H=4 mt=105",
+            ],
+            &expect![[r#"
+                +0 R=3 H=4 q=500 t=500 mq=100 mt=100 => 4 x app(cpu 500m, memory 100Mi) HorizontalRecommended: the replicas change
+                +10 H=4 mt=105 oom                 => 4 x app(cpu 500m, memory 105Mi) OutOfMemory: a container was killed for memory: it gets more now, whatever else has to wait
+                +1 H=4 mt=105 oom                  => 4 x app(cpu 500m, memory 105Mi) NothingRecommended: neither side wants a change that is large enough
+                +10 H=4 mt=105                     => 4 x app(cpu 500m, memory 105Mi) NothingRecommended: neither side wants a change that is large enough
+            "#]],
+        );
+    }
+    let limited = json!({
+        "oomOverride": true,
+        "vertical": {"containerPolicies": [{"containerName": "*", "maxAllowed": {"memory": "150Mi"}}]},
+    });
+    table(
+        &spec(modes[0].clone(), limited),
+        &["R=3 H=3 mq=100 mt=400 oom", "R=3 H=3 mq=150 mt=400 oom", "R=3 H=3 mq=100 mt=400 rollout oom"],
+        &expect![[r#"
+            R=3 H=3 mq=100 mt=400 oom          => 3 x app(memory 150Mi) OutOfMemory
+            R=3 H=3 mq=150 mt=400 oom          => 3 x app(memory 150Mi) NothingRecommended
+            R=3 H=3 mq=100 mt=400 rollout oom  => 3 x app(memory 150Mi) OutOfMemory
+        "#]],
+    );
+    let off = json!({"vertical": {"scaleUp": {"updateMode": "Off"}}});
+    table(
+        &spec(modes[1].clone(), off),
+        &["R=3 H=3 mq=100 mt=400 oom", "R=3 H=3 q=500 t=200"],
+        &expect![[r#"
+        R=3 H=3 mq=100 mt=400 oom          => 3 x app(memory 100Mi) NothingRecommended
+        R=3 H=3 q=500 t=200                => 3 x app(cpu 200m) VerticalRecommended
+    "#]],
+    );
+    table(
+        &spec(modes[1].clone(), json!({})),
+        &["R=3 H=3 q=500 t=800 rollout", "R=3 H=4 q=500 t=800 rollout"],
+        &expect![[r#"
+            R=3 H=3 q=500 t=800 rollout        => 3 x app(cpu 500m) RollingUpdate
+            R=3 H=4 q=500 t=800 rollout        => 4 x app(cpu 500m) HorizontalPreferred
+        "#]],
+    );
+}
+
+#[test]
+fn limits_follow_requests() {
+    let biased = json!({"type": "VpaBiased"});
+    table(
+        &spec(biased.clone(), json!({})),
+        &[
+            "R=3 H=3 q=500 t=800",
+            "R=3 H=3 q=500 t=800 L=1000",
+            "R=3 H=3 q=500 t=800 L=500",
+            "R=3 H=3 t=800 L=500",
+            "R=3 H=3 t=800",
+            "R=3 H=3 q=0 t=800 L=900",
+        ],
+        &expect![[r#"
+            R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) VerticalRecommended
+            R=3 H=3 q=500 t=800 L=1000         => 3 x app(cpu 800m up to cpu 1600m) VerticalRecommended
+            R=3 H=3 q=500 t=800 L=500          => 3 x app(cpu 800m up to cpu 800m) VerticalRecommended
+            R=3 H=3 t=800 L=500                => 3 x app(cpu 800m up to cpu 800m) VerticalRecommended
+            R=3 H=3 t=800                      => 3 x app(cpu 800m) VerticalRecommended
+            R=3 H=3 q=0 t=800 L=900            => 3 x app(cpu 800m up to cpu 800m) VerticalRecommended
+        "#]],
+    );
+    let gap = json!({"vertical": {"limitsRequestsGap": {"cpu": {"value": "300m", "percentage": 50}}}});
+    table(
+        &spec(biased.clone(), gap),
+        &["R=3 H=3 q=500 t=800 L=1000", "R=3 H=3 q=500 t=400 L=1000"],
+        &expect![[r#"
+            R=3 H=3 q=500 t=800 L=1000         => 3 x app(cpu 800m up to cpu 1200m) VerticalRecommended
+            R=3 H=3 q=500 t=400 L=1000         => 3 x app(cpu 400m up to cpu 700m) VerticalRecommended
+        "#]],
+    );
+    let requests_only = json!({"vertical": {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}});
+    table(
+        &spec(biased.clone(), requests_only),
+        &["R=3 H=3 q=500 t=800 L=600"],
+        &expect![[r#"
+        R=3 H=3 q=500 t=800 L=600          => 3 x app(cpu 600m up to cpu 600m) VerticalRecommended
+    "#]],
+    );
+    let range = json!({"vertical": {"limitRange": {"min": {"cpu": "200m"}, "max": {"cpu": "900m"}}}});
+    table(
+        &spec(biased, range),
+        &["R=3 H=3 q=500 t=800 L=1000", "R=3 H=3 q=500 t=100"],
+        &expect![[r#"
+        R=3 H=3 q=500 t=800 L=1000         => 3 x app(cpu 800m up to cpu 900m) VerticalRecommended
+        R=3 H=3 q=500 t=100                => 3 x app(cpu 200m) VerticalRecommended
+    "#]],
+    );
+}
+
+#[test]
+fn maintenance_windows() {
+    let inside = |begin: &str, end: &str, time: &str| {
+        let window = MaintenanceWindow {
+            begin: TimeOfDay::parse(begin).unwrap(),
+            end: TimeOfDay::parse(end).unwrap(),
+        };
+        window.contains(format!("2026-03-29T{time}Z").parse().unwrap())
+    };
+    for (time, expected) in [
+        ("20:59:59", false),
+        ("21:00:00", true),
+        ("00:00:00", true),
+        ("01:30:00.9", true),
+        ("01:30:01", false),
+    ] {
+        assert_eq!(inside("220000+0100", "023000+0100", time), expected, "{time}");
+    }
+    assert!(
+        inside("010000+0000", "020000+0000", "01:30:00") && !inside("010000+0000", "020000+0000", "00:30:00")
+    );
+    for wrong in
+        ["220000", "22:00:00+01", "250000+0100", "220000+1500", "2200é0+010", "-10000+0100", "22+000+0100"]
+    {
+        assert_eq!(TimeOfDay::parse(wrong), None, "{wrong}");
+    }
+    assert_eq!(TimeOfDay::parse("003000-0330").unwrap().to_string(), "003000-0330");
+}
+
+#[test]
+fn bad_specs_name_the_field() {
+    let error = |mode: Value, over: Value| spec(mode, over).validate().unwrap_err().to_string();
+    let biased = json!({"type": "HpaBiased"});
+    let ratio = |more: Value| {
+        let mut ratio = json!({"type": "Ratio"});
+        ratio.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        ratio
+    };
+    let all = [
+        error(biased.clone(), json!({"minReplicas": 0})),
+        error(biased.clone(), json!({"minReplicas": 6})),
+        error(biased.clone(), json!({"vertical": {"scaleUp": {"minChange": {"cpu": {"percentage": -1}}}}})),
+        error(biased, json!({"horizontal": {"scaleDown": {"updateMode": "MaintenanceWindow"}}})),
+        error(ratio(json!({})), json!({})),
+        error(ratio(json!({"vToHScalingRatio": -1})), json!({})),
+        error(ratio(json!({"vpaWeight": 101})), json!({})),
+        error(ratio(json!({"vpaWeight": 50, "startReplicaCount": 4, "finishReplicaCount": 3})), json!({})),
+        error(ratio(json!({"vpaWeight": 50, "startReplicaCount": 3})), json!({})),
+        error(ratio(json!({"vpaWeight": 50, "finishReplicaCount": 3})), json!({})),
+        error(
+            ratio(json!({"intervals": [{"vpaWeight": 50, "startReplicaCount": 3, "lastReplicaCount": 2}]})),
+            json!({}),
+        ),
+    ];
+    expect![[r#"
+        minReplicas: expected 1 or more
+        maxReplicas: expected no fewer than minReplicas
+        vertical.scaleUp.minChange.cpu.percentage: expected 0 or more
+        horizontal.scaleDown.updateMode: expected a maintenanceTimeWindow beside it
+        mode.vToHScalingRatio: expected a ratio, or vpaWeight, or intervals
+        mode.vToHScalingRatio: expected a number of 0 or more
+        mode.vpaWeight: expected a number from 0 to 100
+        mode.finishReplicaCount: expected 0 or no fewer than startReplicaCount
+        mode.initialScaling: expected vertical or horizontal, because startReplicaCount is set
+        mode.finalScaling: expected vertical or horizontal, because finishReplicaCount is set
+        mode.intervals[0].lastReplicaCount: expected no fewer than startReplicaCount"#]]
+    .assert_eq(&all.join("\n"));
+}
+
+#[test]
+fn by_name() {
+    let input = json!({
+        "now": "2027-01-15T08:00:00Z",
+        "spec": {"mode": {"type": "VpaBiased", "maxSuppressionSeconds": 60}, "maxReplicas": 5},
+        "observed": {
+            "replicas": 2,
+            "containers": [{"name": "app", "requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"cpu": "1"}}],
+            "horizontal": {"desired": 4, "sampledAt": "2027-01-15T07:59:50Z"},
+            "vertical": {"containers": [{"containerName": "app", "target": {"cpu": "800m", "memory": "100Mi"}}]},
+            "rolloutInProgress": true,
+        },
+    });
+    let decide = |input: &Value| crate::policy::decide("hvpa", &input.to_string());
+    let outcome = decide(&input).unwrap();
+    expect![[r#"
+        2 x app(cpu 500m, memory 256Mi up to cpu 1) stays  RollingUpdate: the sizes wait: a rollout is in progress
+          horizontal  2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 4 x app(cpu 500m, memory 256Mi up to cpu 1)  the horizontal side wants 4
+          vertical    2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 800m, memory 100Mi up to cpu 1)  the vertical side wants other sizes
+          hold        2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 500m, memory 256Mi up to cpu 1)  the sizes wait: a rollout is in progress
+          choice      2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 500m, memory 256Mi up to cpu 1)  both sides want a change, the mode prefers the sizes
+          look again at 2027-01-15T08:01:00Z"#]].assert_eq(&outcome.explanation);
+    assert_eq!(outcome.json["desired"]["replicas"], 2);
+    assert_eq!(outcome.json["desired"]["containers"][0]["requests"]["cpu"], "500m");
+
+    let wrong = |pointer: &str, value: Value| {
+        let mut input = input.clone();
+        *input.pointer_mut(pointer).unwrap() = value;
+        decide(&input).unwrap_err().to_string()
+    };
+    let errors = [
+        wrong("/spec/mode/type", json!("Biased")),
+        wrong("/spec/maxReplicas", json!(0)),
+        wrong("/observed/replicas", json!("two")),
+        wrong("/observed/containers/0/requests/cpu", json!("-1")),
+        wrong("/observed/horizontal/desired", json!(1.5)),
+    ];
+    expect![[r#"
+        spec.mode.type: unknown variant `Biased`, expected one of `HpaPreferred`, `HpaBiased`, `VpaBiased`, `Mixed`, `Ratio` at line 1 column 404
+        spec.maxReplicas: expected no fewer than minReplicas
+        observed.replicas: invalid type: string "two", expected i32 at line 1 column 214
+        observed.containers[0].requests.cpu: expected a quantity of 0 or more, found -1 at line 1 column 113
+        observed.horizontal.desired: invalid type: floating point `1.5`, expected i32 at line 1 column 163"#]].assert_eq(&errors.join("\n"));
+}
+
+fn any_mode() -> impl Strategy<Value = Value> {
+    let modes = vec![
+        json!({"type": "HpaPreferred"}),
+        json!({"type": "HpaBiased"}),
+        json!({"type": "VpaBiased"}),
+        json!({"type": "Mixed", "preference": "vertical", "replicas": 1, "thresholds": {"cpu": {"percentage": 20}}}),
+        json!({"type": "Ratio", "vToHScalingRatio": 1}),
+        json!({"type": "Ratio", "vpaWeight": 70, "combination": "Multiplicative"}),
+        json!({"type": "Ratio", "vpaWeight": 30, "startReplicaCount": 3, "finishReplicaCount": 4,
+            "initialScaling": "vertical", "finalScaling": "horizontal"}),
+    ];
+    prop::sample::select(modes)
+}
+
+fn any_spec() -> impl Strategy<Value = Spec> {
+    (any_mode(), 0..2i64, any::<bool>(), 1..400u64, 0..4000u64).prop_map(|(mode, stable, only, min, more)| {
+        let values = if only { "RequestsOnly" } else { "RequestsAndLimits" };
+        spec(
+            mode,
+            json!({
+                "vertical": {
+                    "scaleUp": {"stabilizationSeconds": stable * 60},
+                    "containerPolicies": [{
+                        "containerName": "app",
+                        "controlledValues": values,
+                        "minAllowed": {"cpu": format!("{min}m")},
+                        "maxAllowed": {"cpu": format!("{}m", min + more)},
+                    }],
+                },
+            }),
+        )
+    })
+}
+
+fn any_amount() -> impl Strategy<Value = Option<u64>> {
+    prop_oneof![
+        6 => (1..5000u64).prop_map(Some),
+        1 => Just(None),
+        1 => prop::sample::select(vec![Some(0), Some(u64::MAX), Some(i64::MAX as u64)]),
+    ]
+}
+
+fn any_observed() -> impl Strategy<Value = Observed> {
+    let resources = || {
+        (any_amount(), any_amount())
+            .prop_map(|(cpu, memory)| Resources { cpu, memory: memory.map(|m| m.saturating_mul(MI)) })
+    };
+    let horizontal = prop::option::of(
+        (
+            prop_oneof![8 => 1..8i32, 1 => prop::sample::select(vec![i32::MIN, -1, 0, i32::MAX])],
+            any::<bool>(),
+        )
+            .prop_map(|(desired, active)| HorizontalRecommendation {
+                desired,
+                active,
+                limited: false,
+                sampled_at: Some(at(-10)),
+            }),
+    );
+    let vertical = prop::option::of((resources(), resources(), any::<bool>()).prop_map(
+        |(target, lower, low_confidence)| VerticalRecommendation {
+            provided: true,
+            low_confidence,
+            config_unsupported: false,
+            sampled_at: Some(at(-10)),
+            containers: vec![ContainerRecommendation {
+                container_name: "app".to_owned(),
+                target,
+                lower_bound: lower,
+                ..ContainerRecommendation::default()
+            }],
+        },
+    ));
+    let sizes = (resources(), resources()).prop_map(|(requests, mut limits)| {
+        for resource in Resource::ALL {
+            let request = requests.get(resource);
+            limits.set(resource, limits.get(resource).map(|limit| limit.max(request.unwrap_or(0))));
+        }
+        vec![ContainerSize { name: "app".to_owned(), requests, limits }]
+    });
+    (0..7i32, sizes, horizontal, vertical, any::<bool>(), any::<bool>()).prop_map(
+        |(replicas, containers, horizontal, vertical, rollout_in_progress, killed)| Observed {
+            replicas,
+            containers,
+            horizontal,
+            vertical,
+            rollout_in_progress,
+            out_of_memory: killed
+                .then_some(OutOfMemory { at: at(-5), container: None })
+                .into_iter()
+                .collect(),
+        },
+    )
+}
+
+fn applied(observed: &Observed, plan: &Plan) -> Observed {
+    Observed { replicas: plan.replicas, containers: plan.containers.clone(), ..observed.clone() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn plans_stay_within_bounds_and_never_pass_their_recommendation(spec in any_spec(), observed in any_observed()) {
+        let decision = decide(at(0), &spec, &observed, &Memory::default());
+        let (before, after) = (&decision.current, &decision.desired);
+        if before.replicas != after.replicas {
+            prop_assert!((2..=5).contains(&after.replicas));
+        }
+        prop_assert_eq!(before.replicas == 0, after.replicas == 0);
+        if (2..=5).contains(&before.replicas) {
+            let wanted = observed.horizontal.map_or(before.replicas, |h| h.desired.clamp(2, 5));
+            let (low, high) = (before.replicas.min(wanted), before.replicas.max(wanted));
+            prop_assert!((low..=high).contains(&after.replicas));
+        }
+        let (old, new) = (&before.containers[0], &after.containers[0]);
+        let policy = &spec.vertical.container_policies[0];
+        for resource in Resource::ALL {
+            let (q, q2) = (vertical::current_request(old, resource), new.requests.get(resource));
+            if old.requests.get(resource) == q2 {
+                prop_assert_eq!(old.limits.get(resource), new.limits.get(resource));
+                continue;
+            }
+            let q2 = q2.unwrap();
+            if let Some(limit) = new.limits.get(resource) {
+                prop_assert!(q2 <= limit);
+            }
+            prop_assert_eq!(old.limits.get(resource).is_some(), new.limits.get(resource).is_some());
+            if resource == Resource::Cpu {
+                let (min, max) = (policy.min_allowed.cpu.unwrap(), policy.max_allowed.cpu.unwrap());
+                // A share may stop short of the bounds, but never leaves them.
+                prop_assert!(q2 <= max.max(q) && q2 >= min.min(q));
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_input_again_changes_nothing(spec in any_spec(), observed in any_observed()) {
+        let first = decide(at(0), &spec, &observed, &Memory::default());
+        prop_assert_eq!(&replay(first.current.clone(), &first.steps), &Ok(first.desired.clone()));
+        let stored = serde_json::to_string(&first.memory).unwrap();
+        let memory: Memory = serde_json::from_str(&stored).unwrap();
+        prop_assert_eq!(&memory, &first.memory);
+        let next = applied(&observed, &first.desired);
+        let killed = !observed.out_of_memory.is_empty();
+        for later in [0, 1, 60] {
+            let second = decide(at(later), &spec, &next, &memory);
+            // Kills are answered beside the mode, so a change on one axis may leave the answer to the next pass.
+            if !(killed || first.current == first.desired) {
+                prop_assert_eq!(second.desired.to_string(), next_plan(&next), "{}", second.explain());
+            }
+        }
+    }
+
+    #[test]
+    fn order_of_containers_does_not_matter(spec in any_spec(), observed in any_observed(), other in any_observed()) {
+        let named = |mut observed: Observed, name: &str| {
+            observed.containers[0].name = name.to_owned();
+            if let Some(vertical) = &mut observed.vertical {
+                vertical.containers[0].container_name = name.to_owned();
+            }
+            observed
+        };
+        let (mut both, other) = (named(observed, "app"), named(other, "proxy"));
+        both.containers.extend(other.containers);
+        if let (Some(ours), Some(theirs)) = (&mut both.vertical, other.vertical) {
+            ours.containers.extend(theirs.containers);
+        }
+        let mut reversed = both.clone();
+        reversed.containers.reverse();
+        if let Some(vertical) = &mut reversed.vertical {
+            vertical.containers.reverse();
+        }
+        let plan = decide(at(0), &spec, &both, &Memory::default()).desired;
+        let mut other_way = decide(at(0), &spec, &reversed, &Memory::default()).desired;
+        other_way.containers.reverse();
+        prop_assert_eq!(plan, other_way);
+    }
+
+    #[test]
+    fn more_demand_never_gives_fewer_replicas(spec in any_spec(), observed in any_observed(), more in 0..5i32) {
+        let with = |extra: i32| {
+            let mut observed = observed.clone();
+            if let Some(horizontal) = &mut observed.horizontal {
+                horizontal.desired = horizontal.desired.clamp(1, 8) + extra;
+                horizontal.active = true;
+            }
+            decide(at(0), &spec, &observed, &Memory::default()).desired.replicas
+        };
+        // Where sizes are preferred, a wish for replicas that comes up beside them waits, and a wish for fewer too: only
+        // the modes that listen to the replicas whenever they speak promise this.
+        if matches!(spec.mode, Mode::HpaPreferred { .. } | Mode::HpaBiased) {
+            prop_assert!(with(0) <= with(more));
+        }
+    }
+
+    #[test]
+    fn no_data_never_shrinks(spec in any_spec(), observed in any_observed()) {
+        let blind = Observed { horizontal: None, vertical: None, ..observed.clone() };
+        let decision = decide(at(0), &spec, &blind, &Memory::default());
+        let unchanged = decision.current == decision.desired;
+        prop_assert!(unchanged || !(2..=5).contains(&observed.replicas));
+        let half_blind = Observed { horizontal: None, ..observed };
+        let decision = decide(at(0), &spec, &half_blind, &Memory::default());
+        if (2..=5).contains(&half_blind.replicas) {
+            prop_assert_eq!(decision.current.replicas, decision.desired.replicas);
+            let (old, new) = (&decision.current.containers[0].requests, &decision.desired.containers[0].requests);
+            prop_assert!(new.cpu >= old.cpu && new.memory >= old.memory);
+        }
+    }
+}
+
+fn next_plan(observed: &Observed) -> String {
+    Plan { replicas: observed.replicas, containers: observed.containers.clone() }.to_string()
+}

@@ -1,0 +1,171 @@
+//! Asks Prometheus's own engine and ours the same random questions about the same random data.
+//!
+//! Prometheus is built from the pinned Go module (`oracle/main.go`), which takes some minutes the first time:
+//! `cargo test -p promql --test differential -- --ignored`
+#![allow(clippy::unwrap_used)] // a test, though its helpers are not marked as such
+
+mod generate;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use promql::{Engine, Labels, Limits, METRIC_NAME, MemorySource, Point, Steps, Value, parse};
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::TestRunner;
+use serde_json::{Value as Json, json};
+
+/// How many data sets, and how many queries to each.
+const ROUNDS: usize = 60;
+const QUERIES: usize = 150;
+
+#[test]
+#[ignore = "builds Prometheus from its Go module; run with -- --ignored"]
+fn prometheus_answers_alike() {
+    let oracle = build();
+    let mut runner = TestRunner::deterministic();
+    let (mut compared, mut failed) = (0, 0);
+    let mut differences: Vec<String> = Vec::new();
+    for _ in 0..ROUNDS {
+        let series = generate::series().new_tree(&mut runner).unwrap().current();
+        let source = generate::source(&series);
+        let asked: Vec<(String, Steps)> = (0..QUERIES)
+            .map(|i| {
+                let query = generate::query().new_tree(&mut runner).unwrap().current();
+                let start = (i as i64 * 7 % 40) * 10_000;
+                (query, Steps { start, end: start + 120_000, step: if i % 3 == 0 { 0 } else { 25_000 } })
+            })
+            .filter(|(query, _)| is_determined(query))
+            .collect();
+        for ((query, steps), theirs) in asked.iter().zip(ask(&oracle, &series, &asked)) {
+            compared += 1;
+            let ours = answer(&source, query, *steps);
+            failed += usize::from(ours.is_err());
+            if let Err(difference) = compare(&ours, &theirs, compares(query)) {
+                differences.push(format!("{query}\n  at {steps:?}: {difference}"));
+            }
+        }
+    }
+    println!("{compared} queries compared; both fail on {failed} of them");
+    assert!(
+        differences.is_empty(),
+        "{} differ:\n{}",
+        differences.len(),
+        differences[..differences.len().min(20)].join("\n")
+    );
+}
+
+/// Of equal values Prometheus picks by the order of its maps; what hour NaN is depends on the processor; and count_values
+/// makes a label of the last, rounded digit.
+fn is_determined(query: &str) -> bool {
+    !["topk", "bottomk", "limitk", "hour", "count_values"].iter().any(|op| query.contains(op))
+}
+
+/// A comparison of vectors brings back a name that was to fall (`rate(a) > rate(b)` is called `a`) if names fall late, as
+/// they do in the oracle. By default they fall early in Prometheus, and the name is gone; so it is here.
+fn compares(query: &str) -> bool {
+    ["==", "!=", "<=", "> on"].iter().any(|op| query.contains(op))
+}
+
+fn build() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracle");
+    let status = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&binary)
+        .arg(here.join("tests/oracle/main.go"))
+        .current_dir(here.join("../../tools/prometheus"))
+        .status()
+        .expect("Go builds Prometheus: install it, then run `go mod download` in tools/prometheus");
+    assert!(status.success(), "building Prometheus failed: run `go mod download` in tools/prometheus");
+    binary
+}
+
+fn ask(oracle: &Path, series: &[(Labels, Vec<(i64, f64)>)], asked: &[(String, Steps)]) -> Vec<Json> {
+    let bits = |v: f64| format!("{:x}", v.to_bits());
+    let input = json!({
+        "series": series.iter().map(|(labels, samples)| json!({
+            "labels": labels.iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "times": samples.iter().map(|s| s.0).collect::<Vec<_>>(),
+            "bits": samples.iter().map(|s| bits(s.1)).collect::<Vec<_>>(),
+        })).collect::<Vec<_>>(),
+        "queries": asked.iter().map(|(query, s)| json!({
+            "query": query, "start": s.start, "end": s.end, "step": s.step,
+        })).collect::<Vec<_>>(),
+    });
+    let mut child = Command::new(oracle).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "the oracle failed");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+type Row = (Labels, Vec<Point>);
+type Rows = Vec<Row>;
+
+fn answer(source: &MemorySource, query: &str, steps: Steps) -> Result<(Rows, [bool; 2]), String> {
+    let plan = parse(query).map_err(|e| e.to_string())?;
+    let engine = Engine::default();
+    let result = match steps.step {
+        0 => engine.query_instant(&plan, source, steps.start, Limits::default()),
+        _ => engine.query_range(&plan, source, steps, Limits::default()),
+    };
+    let result = result.map_err(|e| e.to_string())?;
+    let rows = match result.value {
+        Value::Scalar(point) => vec![(Labels::empty(), vec![point])],
+        Value::Vector(samples) => samples.into_iter().map(|s| (s.labels, vec![s.point])).collect(),
+        Value::Matrix(series) => series.into_iter().map(|s| (s.labels, s.points)).collect(),
+        Value::String(_) => vec![],
+    };
+    Ok((rows, [!result.annotations.warnings().is_empty(), !result.annotations.infos().is_empty()]))
+}
+
+fn compare(
+    ours: &Result<(Rows, [bool; 2]), String>,
+    theirs: &Json,
+    without_names: bool,
+) -> Result<(), String> {
+    let their_error = theirs["error"].as_str().unwrap_or("");
+    let (ours, remarks) = match ours {
+        Err(_) if !their_error.is_empty() => return Ok(()),
+        Err(error) => return Err(format!("we fail, they do not: {error}")),
+        Ok(_) if !their_error.is_empty() => return Err(format!("they fail, we do not: {their_error}")),
+        Ok(ours) => ours,
+    };
+    let mut ours = ours.clone();
+    let mut theirs_rows: Rows = theirs["series"].as_array().into_iter().flatten().map(row).collect();
+    for rows in [&mut ours, &mut theirs_rows] {
+        if without_names {
+            rows.iter_mut().for_each(|(labels, _)| *labels = labels.without(&[METRIC_NAME]));
+        }
+        rows.sort_by(|a, b| a.0.cmp(&b.0));
+    }
+    let same_point = |(a, b): (&Point, &Point)| a.time == b.time && same(a.value, b.value);
+    let same_row =
+        |((l, a), (m, b)): (&Row, &Row)| l == m && a.len() == b.len() && a.iter().zip(b).all(same_point);
+    if ours.len() != theirs_rows.len() || !ours.iter().zip(&theirs_rows).all(same_row) {
+        return Err(format!("\n    ours   {ours:?}\n    theirs {theirs_rows:?}"));
+    }
+    let their_remarks = ["warnings", "infos"].map(|kind| theirs[kind].as_u64().unwrap_or(0) > 0);
+    if *remarks != their_remarks {
+        return Err(format!("warnings and infos: ours {remarks:?}, theirs {their_remarks:?}"));
+    }
+    Ok(())
+}
+
+fn row(json: &Json) -> Row {
+    let labels = json["labels"].as_object().into_iter().flatten();
+    let labels = Labels::from_pairs(labels.map(|(k, v)| (k.as_str(), v.as_str().unwrap_or(""))));
+    let times = json["times"].as_array().into_iter().flatten();
+    let bits = json["bits"].as_array().into_iter().flatten();
+    let point = |(time, bits): (&Json, &Json)| Point {
+        time: time.as_i64().unwrap(),
+        value: f64::from_bits(u64::from_str_radix(bits.as_str().unwrap(), 16).unwrap()),
+    };
+    (labels, times.zip(bits).map(point).collect())
+}
+
+/// Up to rounding: sums come in another order, so that what cancels out leaves other digits.
+fn same(a: f64, b: f64) -> bool {
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-9 * (1.0 + a.abs() + b.abs())
+}

@@ -1,0 +1,82 @@
+//! What a policy gets to know of the world: later, and not always.
+
+use std::collections::VecDeque;
+
+use crate::{
+    Signal,
+    random::{Stream, unit},
+    scenario::{Metrics, Pods},
+    world::{Pod, Step, World},
+};
+
+#[derive(Clone, Debug, Default)]
+pub struct Pipeline {
+    /// Measurements on their way, oldest first.
+    samples: VecDeque<Sample>,
+    n_taken: u64,
+    /// What was measured since the last one.
+    arrived: f64,
+    served: f64,
+    could_serve: f64,
+    since: f64,
+}
+
+/// One measurement. Ready pods share the load by their capacity, so a rate per capacity says what each one does.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    pub at: f64,
+    pub load: f64,
+    pub served: f64,
+    pub backlog: f64,
+    /// Share of the ready pods' capacity that was used.
+    pub busy: f64,
+}
+
+impl Pipeline {
+    pub fn observe(&mut self, step: &Step, dt: f64) {
+        self.arrived += step.arrived;
+        self.served += step.served;
+        self.could_serve += step.capacity * dt;
+    }
+
+    /// Takes a measurement at `t`, unless it gets lost.
+    pub fn measure(&mut self, metrics: &Metrics, pods: &Pods, seed: u64, t: f64, world: &World) {
+        let index = self.n_taken;
+        self.n_taken += 1;
+        let span = (t - self.since).max(1e-9);
+        let (load, served) = (self.arrived / span, self.served / span);
+        let busy = if self.could_serve > 0.0 { (self.served / self.could_serve).min(1.0) } else { 0.0 };
+        (self.arrived, self.served, self.could_serve, self.since) = (0.0, 0.0, 0.0, t);
+        let is_out =
+            metrics.outages.iter().any(|outage| (outage.at.0..outage.at.0 + outage.length.0).contains(&t));
+        if is_out || unit(seed, Stream::LostSample, index) < metrics.loss {
+            return;
+        }
+        let in_hand = served * pods.service_time.0;
+        self.samples.push_back(Sample { at: t, load, served, backlog: world.backlog() + in_hand, busy });
+    }
+
+    /// The newest measurement that has arrived by `t`; older ones are forgotten.
+    pub fn latest(&mut self, metrics: &Metrics, t: f64) -> Option<Sample> {
+        let arrived = |sample: &Sample| sample.at + metrics.delay.0 <= t;
+        while self.samples.len() > 1 && self.samples.get(1).is_some_and(arrived) {
+            self.samples.pop_front();
+        }
+        self.samples.front().copied().filter(arrived)
+    }
+}
+
+impl Sample {
+    pub fn value(&self, signal: Signal) -> f64 {
+        match signal {
+            Signal::Load => self.load,
+            Signal::Served => self.served,
+            Signal::Backlog => self.backlog,
+        }
+    }
+
+    /// The pod's CPU in thousandths of a core; none if it was not ready then.
+    pub fn cpu(&self, pods: &Pods, pod: &Pod) -> Option<f64> {
+        (pod.ready_at <= self.at).then(|| self.busy * pod.capacity(pods) * pods.cpu_per_unit())
+    }
+}
