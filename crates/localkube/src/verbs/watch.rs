@@ -14,6 +14,7 @@ use crate::{
     convert,
     error::{ApiError, Result},
     http::{IncludeObject, Response, Shape, stream},
+    registry::Origin,
     render,
     selectors::Filter,
     storage::{Action, Compacted, Event, ReadAt, Record, Watcher},
@@ -170,6 +171,12 @@ impl Feed {
                     self.lines.push_back(line("ERROR", error.to_status().to_string().as_bytes()));
                     self.done = true;
                 }
+            }
+            let kind = &self.call.kind;
+            if kind.origin == Origin::Custom
+                && self.call.server.registry().resource(&kind.group, &kind.plural).is_none()
+            {
+                self.done = true;
             }
             if self.done || !self.lines.is_empty() {
                 continue;
