@@ -143,13 +143,13 @@ impl Scraper {
         let mut caches: HashMap<Arc<str>, Cache> = HashMap::new();
         let mut running: JoinSet<Done> = JoinSet::new();
         let mut keys: HashMap<Id, Arc<str>> = HashMap::new();
-        let mut last_expiry = context.clock.now();
+        let expire_every = context.options.interval.as_millis() as Millis;
+        let mut next_expiry = context.clock.now() + expire_every;
         tokio::pin!(shutdown);
-        self.targets.mark_changed();
         loop {
-            let has_room = running.len() < context.options.concurrency;
-            let due = schedule.next_due().filter(|_| has_room);
-            let wake = context.clock.sleep_until(due.unwrap_or(Millis::MAX));
+            let room = context.options.concurrency.saturating_sub(running.len());
+            let due = schedule.next_due().filter(|_| room > 0);
+            let wake = context.clock.sleep_until(due.map_or(next_expiry, |due| due.min(next_expiry)));
             tokio::select! {
                 () = &mut shutdown => return,
                 changed = self.targets.changed() => {
@@ -172,17 +172,16 @@ impl Scraper {
                     }
                     self.done.send_modify(|n| *n += 1);
                 }
-                () = wake, if due.is_some() => {
+                () = wake => {
                     let now = context.clock.now();
-                    let room = context.options.concurrency - running.len();
                     for target in schedule.take_due(now, room) {
                         let cache = caches.remove(target.key()).unwrap_or_default();
                         let key = target.key().clone();
                         let task = running.spawn(context.clone().scrape(target, cache));
                         keys.insert(task.id(), key);
                     }
-                    if now - last_expiry >= context.options.interval.as_millis() as Millis {
-                        last_expiry = now;
+                    if now >= next_expiry {
+                        next_expiry = now + expire_every;
                         lock(&context.stats).set_skipped(schedule.n_skipped());
                         context.database.expire(now);
                     }
