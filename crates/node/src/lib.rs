@@ -64,6 +64,8 @@ pub struct Options {
     /// Host and port that pods find in `KUBERNETES_SERVICE_HOST` and `_PORT`.
     pub api_server: Option<(String, u16)>,
     pub restart_delays: Delays,
+    /// Mounts volumes where the manifest wants them, if this user may; otherwise paths are rewritten.
+    pub mount_namespaces: bool,
     /// Binds pods to nodes as well, where there is no kube-scheduler.
     pub schedule: bool,
     /// The most that pods get to stop in when the node stops.
@@ -120,6 +122,7 @@ impl Options {
             capacity: BTreeMap::new(),
             api_server: None,
             restart_delays: Delays::default(),
+            mount_namespaces: true,
             schedule: false,
             shutdown_grace: Duration::from_secs(10),
             keep_pods: false,
@@ -149,7 +152,7 @@ impl Node {
         let mut launcher = process::Launcher { command: options.launcher.clone(), namespaces: true };
         let scratch = options.data_dir.join("trial");
         fs::create_dir_all(&scratch).map_err(unusable)?;
-        launcher.namespaces = launcher.may_mount(&scratch).await;
+        launcher.namespaces = options.mount_namespaces && launcher.may_mount(&scratch).await;
         if !launcher.namespaces {
             tracing::info!(
                 "no mount namespaces here: volumes are at $BALLAST_ROOT, and mount paths are rewritten"

@@ -1,4 +1,4 @@
-//! A process node of its own, for tests against any API server: `process-node NAME DATA_DIR [--schedule]`, with the
+//! A process node of its own, for tests against any API server: `process-node NAME DATA_DIR`, with the
 //! API server from the kubeconfig and the log level from `RUST_LOG`. `process-node pod-exec` is its launcher.
 
 use std::process::ExitCode;
@@ -25,11 +25,16 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &[String]) -> Result<(), String> {
-    let (name, data_dir, schedule) = match arguments {
-        [name, data_dir] => (name, data_dir, false),
-        [name, data_dir, flag] if flag == "--schedule" => (name, data_dir, true),
-        _ => return Err("usage: process-node NAME DATA_DIR [--schedule]".to_owned()),
-    };
+    let usage = || "usage: process-node NAME DATA_DIR [--schedule] [--no-mounts]".to_owned();
+    let [name, data_dir, flags @ ..] = arguments else { return Err(usage()) };
+    let mut options = Options::new(name, data_dir);
+    for flag in flags {
+        match flag.as_str() {
+            "--schedule" => options.schedule = true,
+            "--no-mounts" => options.mount_namespaces = false,
+            _ => return Err(usage()),
+        }
+    }
     let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Runtime::new().map_err(|error| error.to_string())?;
@@ -46,7 +51,6 @@ fn run(arguments: &[String]) -> Result<(), String> {
             }
             stop.cancel();
         });
-        let options = Options { schedule, ..Options::new(name, data_dir) };
         Node::new(options).run(client, shutdown).await.map_err(|error| error.to_string())
     })
 }

@@ -59,6 +59,8 @@ struct Actor {
 
 /// Events in flight: a pod has few, and a full channel only makes their senders wait.
 const EVENTS: usize = 64;
+/// A full disk may have room again.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// How to reach a pod's task.
 pub struct Handle {
@@ -79,7 +81,7 @@ async fn run(
     events: mpsc::Sender<Event>,
     mut receiver: mpsc::Receiver<Event>,
 ) {
-    let pod = Arc::new(pod);
+    let mut pod = Arc::new(pod);
     let uid = pod.metadata.uid.clone().unwrap_or_default();
     let dir = PodDir::new(&shared.pods_dir, &uid);
     let Some(address) = claim_address(&shared, &pod, &dir) else {
@@ -92,9 +94,17 @@ async fn run(
         uid: uid.clone(),
         address,
     };
-    if let Err(error) = dir.create(&owner) {
-        tracing::error!(%error, uid, "cannot create the pod's directory");
-        return;
+    while let Err(error) = dir.create(&owner) {
+        let message = format!("Failed to create pod sandbox: {error}");
+        shared.events.tell(reference(&pod), true, "FailedCreatePodSandBox", message);
+        tokio::select! {
+            () = time::sleep(RETRY) => {}
+            event = receiver.recv() => match event {
+                Some(Event::Pod(new)) => pod = new,
+                Some(Event::Gone | Event::Shutdown { .. }) | None => return,
+                Some(_) => {}
+            }
+        }
     }
     let names = specs(&pod).map(|container| container.name.as_str());
     shared.registry.add_pod(&uid, &owner.namespace, &owner.name, dir.clone(), names);
@@ -107,14 +117,7 @@ async fn run(
         recover(Arc::clone(&pod), address, shared.options.restart_delays, &traces, Timestamp::now());
     let context = Arc::new(PodContext {
         uid,
-        reference: k8s::ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(owner.namespace),
-            name: Some(owner.name),
-            uid: pod.metadata.uid.clone(),
-            ..k8s::ObjectReference::default()
-        },
+        reference: reference(&pod),
         init_containers: pod
             .spec
             .iter()
@@ -149,6 +152,17 @@ async fn run(
     }
     let cause = actor.work(pod, &mut receiver).await;
     actor.leave(cause, writer).await;
+}
+
+fn reference(pod: &k8s::Pod) -> k8s::ObjectReference {
+    k8s::ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Pod".to_owned()),
+        namespace: pod.metadata.namespace.clone(),
+        name: pod.metadata.name.clone(),
+        uid: pod.metadata.uid.clone(),
+        ..k8s::ObjectReference::default()
+    }
 }
 
 fn claim_address(shared: &Shared, pod: &k8s::Pod, dir: &PodDir) -> Option<Ipv4Addr> {
@@ -301,7 +315,14 @@ impl Actor {
             stop_by,
         };
         self.tasks.spawn(async move {
-            let objects = context.snapshot().await;
+            let mut stop_by = runner.stop_by.clone();
+            let told_to_stop = async { stop_by.wait_for(Option::is_some).await.is_ok() };
+            let objects = tokio::select! {
+                objects = context.snapshot() => Some(objects),
+                // The API is silent, and the node is to stop.
+                _ = told_to_stop, if !adopt => None,
+            };
+            let Some(objects) = objects else { return runner.give_up().await };
             if adopt { runner.adopt(objects, since).await } else { runner.start(objects).await }
         });
     }

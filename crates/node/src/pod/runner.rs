@@ -86,6 +86,13 @@ impl Runner {
         }
     }
 
+    /// Told to stop before there was anything to stop.
+    pub async fn give_up(self) {
+        let (container, instance) = (self.index, self.instance);
+        let message = "stopped before it was started".to_owned();
+        self.send(Event::NotConfigured { container, instance, message }).await;
+    }
+
     /// Takes over a run that an earlier node process began.
     pub async fn adopt(mut self, objects: Snapshot, since: Timestamp) {
         let run = self.run_dir();
