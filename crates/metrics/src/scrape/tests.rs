@@ -263,3 +263,17 @@ async fn own_gauges_need_no_scrape() {
         }"#]]
     .assert_eq(&serde_json::to_string_pretty(&scene.database.summary()).unwrap());
 }
+
+#[tokio::test]
+async fn names_are_forgotten_also_when_nothing_is_scraped() {
+    let scene = Scene::start("a");
+    assert!(scene.database.wanted().contains("a"));
+    // The scraper starts at any of these minutes; it is the later ones that it must notice.
+    for _ in 0..40 {
+        scene.clock.0.send_modify(|now| *now += 60_000);
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert!(scene.database.wanted().is_empty());
+}
