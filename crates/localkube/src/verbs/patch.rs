@@ -31,14 +31,28 @@ pub async fn patch(call: &Call, body: &Bytes) -> Result<Response> {
             (patch, Some(live)) => Proposal { object: patch.apply_to(call, live)?, tracked: false },
         };
         check_place(call, &mut proposal.object)?;
+        let patched = proposal.object.clone();
         let decoded = admit::decode(call, &mut proposal.object, "PatchOptions");
         decoded.map_err(|error| match &patch {
             Patch::Strategic(patch) => unfit_patch(patch, error),
-            _ => error,
+            Patch::Apply { .. } => error,
+            Patch::Json(_) | Patch::Merge(_) => unfit_object(&patched, error),
         })?;
         Ok(proposal)
     };
     update_object(call, propose, dry_run, "PatchOptions").await?.respond(call)
+}
+
+/// After other patches the whole object is at fault, and shown.
+fn unfit_object(object: &Value, error: ApiError) -> ApiError {
+    let text = error.to_string();
+    match text.find("json: cannot unmarshal") {
+        Some(start) => {
+            let error = FieldError::invalid("patch", object.to_string(), &text[start..]);
+            ApiError::invalid(&Subject::default(), "", &[error])
+        }
+        None => error,
+    }
 }
 
 /// A strategic patch with a value of the wrong type is itself at fault, in the eyes of the real server.

@@ -32,8 +32,8 @@ pub struct Proposal {
 pub enum Outcome {
     Stored(Arc<Record>),
     Created(Arc<Record>),
-    /// The last finalizer went, and the object with it.
-    Removed(Arc<Record>),
+    /// The last finalizer went, and the object with it: what it became is answered, but never stored.
+    Removed(Value),
     Imagined {
         object: Value,
         created: bool,
@@ -45,7 +45,8 @@ pub enum Outcome {
 impl Outcome {
     pub fn respond(&self, call: &Call) -> Result<Response> {
         match self {
-            Self::Stored(record) | Self::Removed(record) => call.respond(200, record),
+            Self::Stored(record) => call.respond(200, record),
+            Self::Removed(object) => call.respond_value(200, object),
             Self::Created(record) => call.respond(201, record),
             Self::Imagined { object, created } => {
                 call.respond_value(if *created { 201 } else { 200 }, object)
@@ -56,10 +57,8 @@ impl Outcome {
     /// The object in the version of the call.
     pub fn object(&self, call: &Call) -> Value {
         match self {
-            Self::Stored(record) | Self::Created(record) | Self::Removed(record) => {
-                convert::load(record, &call.kind, call.version)
-            }
-            Self::Imagined { object, .. } => object.clone(),
+            Self::Stored(record) | Self::Created(record) => convert::load(record, &call.kind, call.version),
+            Self::Imagined { object, .. } | Self::Removed(object) => object.clone(),
         }
     }
 }
@@ -155,6 +154,7 @@ pub async fn update_object(
         if dry_run {
             return Ok(Outcome::Imagined { object, created: false });
         }
+        let last_form = remove.then(|| object.clone());
         convert::to_storage(&mut object, kind, call.version);
         let draft = Draft::new(&key, &object, &table_kind.selectable);
         if draft.equals(&record) && !remove {
