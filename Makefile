@@ -33,8 +33,8 @@ unit: ## only what needs no Kubernetes: the crates themselves
 conformance: tools ## the same requests to the embedded API and to a real kube-apiserver
 	cargo test --locked --package conformance -- --nocapture
 
-conformance-promql: tools ## Prometheus's own test files
-	cargo test --locked --package promql --test conformance -- --nocapture
+conformance-promql: tools ## Prometheus's own test files, and random queries against its engine
+	cargo test --locked --package promql --test conformance --test differential -- --nocapture
 
 e2e: tools ## end to end, on the embedded API and on a real one
 	cargo test --locked --package e2e
@@ -42,8 +42,10 @@ e2e: tools ## end to end, on the embedded API and on a real one
 faults: tools ## controllers under crashes, stale reads, lost events and errors
 	cargo test --locked --package faults
 
-tools: ## build the real Kubernetes, etcd and Prometheus for the tests (minutes, once)
-	tools/build kubernetes etcd prometheus >/dev/null
+tools: ## build the real Kubernetes and etcd for the tests (minutes, once), and fetch what tests read
+	tools/build kubernetes etcd >/dev/null
+	cd tools/kubernetes && go mod download k8s.io/kubernetes k8s.io/apimachinery sigs.k8s.io/structured-merge-diff/v6
+	cd tools/prometheus && go mod download github.com/prometheus/prometheus
 
 bench: tools ## side by side with the peers; see bench/README.md
 	bench/run

@@ -1,5 +1,7 @@
 //! Serves the embedded API on a port: `cargo run -p localkube --example serve -- DATA_DIR [PORT] [memory|file|sync]`.
 
+#![allow(clippy::print_stderr, reason = "a program for the terminal")]
+
 use std::{net::SocketAddr, path::PathBuf};
 
 use localkube::{ApiServer, ListenOptions, Options, Storage};

@@ -34,8 +34,8 @@ pub fn decode(call: &Call, object: &mut Value, options: &str) -> Result<()> {
 }
 
 /// Brings an object that the server changed back into the form that its kind has on the wire.
-pub fn normalize(call: &Call, object: &mut Value) {
-    if let Some(rules) = rules(&call.kind, call.version) {
+pub fn normalize(kind: &Kind, version: usize, object: &mut Value) {
+    if let Some(rules) = rules(kind, version) {
         let _ = rules.decode(object);
     }
 }
@@ -55,6 +55,9 @@ pub fn default(call: &Call, object: &mut Value) {
     if let Some(rules) = rules(&call.kind, call.version) {
         rules.set_defaults(object);
     }
+    for complete in call.kind.rules.complete {
+        complete(object);
+    }
 }
 
 pub fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<()> {
@@ -63,10 +66,13 @@ pub fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<()> 
         return Ok(());
     }
     let Some(rules) = rules(&call.kind, call.version) else { return Ok(()) };
-    let part = if call.target.subresource == "status" { Part::Status } else { Part::Whole };
-    let errors = match old {
-        None => rules.validate_create(object),
-        Some(old) => rules.validate_update(object, old, part),
+    let errors = match (old, call.target.subresource.as_str()) {
+        (Some(old), "" | "scale") => rules.validate_update(object, old, Part::Whole),
+        (Some(old), "status") => rules.validate_update(object, old, Part::Status),
+        // Changes what an update may not, and has to leave a valid object.
+        (None, _) | (Some(_), "resize") => rules.validate_create(object),
+        // These change one thing, which they checked themselves.
+        (Some(_), _) => Vec::new(),
     };
     if errors.is_empty() {
         return Ok(());

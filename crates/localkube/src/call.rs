@@ -10,6 +10,7 @@ use serde_json::Value;
 use crate::{
     ApiServer, decode,
     error::{ApiError, Result, Subject},
+    go_syntax,
     http::{BodyFormat, IncludeObject, Query, Response, Shape, Target, User, json, raw},
     protobuf,
     registry::{Kind, Origin, Version},
@@ -168,7 +169,11 @@ impl Call {
         };
         let mut object = decoded.value;
         if !object.is_object() {
-            return Err(self.unreadable(kind, "the body is no object", body));
+            let why = format!(
+                "json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+                go_syntax::kind_of(&object)
+            );
+            return Err(self.unreadable(kind, &why, body));
         }
         self.check_type(&mut object, api_version, kind)?;
         self.report(&decoded.duplicates, "duplicate", options)?;
@@ -238,16 +243,14 @@ impl Call {
             FieldValidation::Strict => {
                 let why = format!("strict decoding error: {}", texts.join(", "));
                 let kind = &self.kind.kind;
-                return Err(ApiError::bad_request(
-                    if self.kind.origin == Origin::Custom || options == "PatchOptions" {
-                        why
-                    } else {
-                        format!(
-                            "{kind} in version {:?} cannot be handled as a {kind}: {why}",
-                            self.version().name
-                        )
-                    },
-                ));
+                return Err(ApiError::bad_request(if options == "PatchOptions" {
+                    why
+                } else {
+                    format!(
+                        "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+                        self.version().name
+                    )
+                }));
             }
         }
         Ok(())
@@ -273,7 +276,7 @@ impl Call {
             Shape::Metadata => Ok(json(code, &render::partial(object))),
             Shape::Table => {
                 let include = IncludeObject::parse(self.query.get("includeObject"))?;
-                let columns = &self.version().columns;
+                let columns = table::columns(&self.kind, self.version);
                 let meta = serde_json::json!({"resourceVersion": crate::object::resource_version(object)});
                 Ok(json(code, &table::table(columns, &[object], include, meta, self.now, true)))
             }
@@ -281,14 +284,21 @@ impl Call {
     }
 }
 
-/// Enough of a body to recognize it.
+/// Enough of a body to recognize it: text if it looks like JSON, else hexadecimal.
 fn summary(body: &[u8]) -> String {
-    const SHOWN: usize = 128;
-    let text = String::from_utf8_lossy(body);
-    match text.char_indices().nth(SHOWN) {
-        Some((end, _)) => format!("{} ...", &text[..end]),
-        None => text.into_owned(),
+    const SHOWN: usize = 2048;
+    if body.is_empty() {
+        return "<empty>".to_owned();
     }
+    if body.first() == Some(&b'{') {
+        let text = String::from_utf8_lossy(body);
+        return match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{} ...", &text[..end]),
+            None => text.into_owned(),
+        };
+    }
+    let hex: String = body.iter().take(SHOWN / 2).map(|byte| format!("{byte:02x}")).collect();
+    if body.len() > SHOWN / 2 { format!("{hex} ...") } else { hex }
 }
 
 pub fn options_subject(kind: &str) -> Subject {

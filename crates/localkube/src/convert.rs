@@ -4,7 +4,7 @@ mod autoscaler;
 
 use serde_json::Value;
 
-use crate::{registry::Kind, storage::Record};
+use crate::{admit, registry::Kind, storage::Record};
 
 /// How a version differs from the one in which objects are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,9 @@ pub fn from_storage(object: &mut Value, kind: &Kind, version: usize) {
         Conversion::AutoscalerV1 => autoscaler::to_v1(object),
     }
     object["apiVersion"] = kind.api_version(version).into();
+    if kind.versions[version].conversion != Conversion::None {
+        admit::normalize(kind, version, object);
+    }
 }
 
 pub fn to_storage(object: &mut Value, kind: &Kind, version: usize) {
@@ -54,6 +57,7 @@ pub fn to_storage(object: &mut Value, kind: &Kind, version: usize) {
         Conversion::AutoscalerV1 => {
             autoscaler::from_v1(object);
             object["apiVersion"] = kind.storage_api_version().into();
+            admit::normalize(kind, kind.storage_version, object);
         }
     }
 }

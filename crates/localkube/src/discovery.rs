@@ -182,17 +182,15 @@ fn subresources(kind: &Kind, version: usize) -> Vec<Sub<'_>> {
         };
         all.push(Sub { name: sub.name(), kind, group_version, verbs });
     }
-    if kind.versions[version].scale.is_some() {
-        all.push(Sub {
-            name: "scale",
-            kind: "Scale",
-            group_version: Some(("autoscaling", "v1")),
-            verbs: CHANGE,
-        });
+    let status = Sub { name: "status", kind: own, group_version: None, verbs: CHANGE };
+    let scale =
+        Sub { name: "scale", kind: "Scale", group_version: Some(("autoscaling", "v1")), verbs: CHANGE };
+    let (has_status, has_scale) = (kind.versions[version].status, kind.versions[version].scale.is_some());
+    let mut both = vec![(has_scale, scale), (has_status, status)];
+    if kind.origin == Origin::Custom {
+        both.reverse();
     }
-    if kind.versions[version].status {
-        all.push(Sub { name: "status", kind: own, group_version: None, verbs: CHANGE });
-    }
+    all.extend(both.into_iter().filter_map(|(has, sub)| has.then_some(sub)));
     all
 }
 

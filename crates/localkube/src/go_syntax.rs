@@ -23,6 +23,24 @@ pub fn kind_of(value: &Value) -> &'static str {
     }
 }
 
+/// A value as Go prints a map: `map[a:1 b:[x y]]`.
+pub fn map_text(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => {
+            format!("[{}]", list.iter().map(map_text).collect::<Vec<_>>().join(" "))
+        }
+        Value::Object(map) => {
+            let mut pairs: Vec<String> =
+                map.iter().map(|(key, value)| format!("{key}:{}", map_text(value))).collect();
+            pairs.sort();
+            format!("map[{}]", pairs.join(" "))
+        }
+        other => other.to_string(),
+    }
+}
+
 struct Scanner<'a> {
     text: &'a [u8],
     at: usize,

@@ -54,6 +54,9 @@ pub fn plan(kind: &Kind, live: &Value, options: &DeleteOptions, now: Timestamp) 
     let held = !finalizers.is_empty() || has_spec_finalizers(kind, &marked);
     if held && !marked_by_grace {
         mark(&mut marked, now, 0, deleting);
+        if kind.rules.spec_finalizers {
+            object::meta(&mut marked).remove("deletionGracePeriodSeconds");
+        }
     }
     if held || !removable {
         return if marked == *live { Deletion::Pending } else { Deletion::Mark(marked) };

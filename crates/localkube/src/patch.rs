@@ -128,18 +128,21 @@ pub fn apply(call: &Call, live: Option<&Value>, config: &Value, force: bool) -> 
         )));
     }
     let applied = with_updater(call, |updater| updater.apply(live, config, &call.manager, force, call.now));
-    match applied {
-        Ok(applied) => Ok(applied.object),
-        Err(error @ ApplyError::Conflicts(_)) => {
+    applied.map(|applied| applied.object).map_err(apply_error)
+}
+
+pub fn apply_error(error: ApplyError) -> ApiError {
+    match error {
+        ApplyError::Conflicts(_) => {
             let causes = error
                 .causes()
                 .into_iter()
                 .map(|cause| json!({"reason": cause.reason, "message": cause.message, "field": cause.field}))
                 .collect();
-            Err(ApiError::new(409, "Conflict", error.to_string()).with_causes(causes))
+            ApiError::new(409, "Conflict", error.to_string()).with_causes(causes)
         }
-        Err(ApplyError::BadRequest(why)) => Err(ApiError::bad_request(why)),
-        Err(ApplyError::Internal(why)) => Err(ApiError::unexplained(why)),
+        ApplyError::BadRequest(why) => ApiError::bad_request(why),
+        ApplyError::Internal(why) => ApiError::unexplained(why),
     }
 }
 

@@ -111,14 +111,32 @@ fn quality_of_service(spec: &Value) -> &'static str {
     if guaranteed { "Guaranteed" } else { "Burstable" }
 }
 
-pub fn secret(new: &mut Value, _old: Option<&Value>, _context: &Context<'_>) -> Result<()> {
+/// The one address and the list of addresses say the same.
+pub fn pod_addresses(pod: &mut Value) {
+    let Some(status) = pod.get_mut("status").and_then(Value::as_object_mut) else { return };
+    match status.get("podIP").and_then(Value::as_str).unwrap_or_default().to_owned() {
+        address if address.is_empty() => {
+            let first = status.get("podIPs").and_then(|list| list[0].get("ip")).cloned();
+            if let Some(first) = first {
+                status.insert("podIP".to_owned(), first);
+            }
+        }
+        address => {
+            let listed = status.get("podIPs").is_some_and(|list| list[0]["ip"] == address.as_str());
+            if !listed {
+                status.insert("podIPs".to_owned(), json!([{"ip": address}]));
+            }
+        }
+    }
+}
+
+pub fn secret(new: &mut Value) {
     if let Some(Value::Object(plain)) = object::remove(new, &["stringData"]) {
         let data = object::map_at(new, &["data"]);
         for (key, value) in plain {
             data.insert(key, BASE64_STANDARD.encode(value.as_str().unwrap_or_default()).into());
         }
     }
-    Ok(())
 }
 
 pub fn service(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {

@@ -14,7 +14,8 @@ pub fn bytes(record: &Record, kind: &Kind, version: usize) -> Bytes {
 }
 
 pub fn as_stored(record: &Record, kind: &Kind, version: usize) -> bool {
-    kind.versions[version].conversion == Conversion::None && record.is_version(&kind.api_version(version))
+    let version = &kind.versions[version];
+    version.conversion == Conversion::None && record.is_version(&kind.group, &version.name)
 }
 
 /// Only the metadata.

@@ -152,6 +152,9 @@ impl ApiServer {
     pub(crate) fn definition_removed(&self, definition: &Value) {
         let mut registry = self.0.registry.write().unwrap_or_else(PoisonError::into_inner);
         *registry = Arc::new(registry.without_custom(definition));
+        drop(registry);
+        // Whoever watches the kind has to hear that it is gone.
+        self.0.store.wake(self.0.store.table(object::name(definition)));
     }
 
     pub(crate) fn admit_token(&self, token: &str, user: User, until: Option<Timestamp>) {

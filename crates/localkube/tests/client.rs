@@ -1,5 +1,7 @@
 //! What controllers do, through `kube::Client` without a socket.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::{
     api::{
@@ -246,9 +248,32 @@ async fn custom_kinds_come_and_go() {
     assert_eq!(scale.spec.unwrap().replicas, Some(4));
     assert_eq!(api.get("b").await.unwrap().data["spec"]["size"], 4);
 
+    let watched = api.watch(&WatchParams::default(), &made.resource_version().unwrap()).await.unwrap();
     definitions.delete("boats.example.com", &DeleteParams::default()).await.unwrap();
     while code(definitions.get("boats.example.com").await) != 404 {
         tokio::task::yield_now().await;
     }
     assert_eq!(code(api.get("b").await), 404);
+    // The watch of a kind that is gone ends; its last event is the end of the last object.
+    let events: Vec<_> = watched.try_collect().await.unwrap();
+    assert!(matches!(events.last(), Some(WatchEvent::Deleted(_))));
+}
+
+#[tokio::test]
+async fn events_expire_and_are_the_same_in_both_groups() {
+    let options = Options { event_ttl: std::time::Duration::from_millis(200), ..Options::default() };
+    let client = ApiServer::open(options).await.unwrap().client("default");
+    let new: Api<k8s_openapi::api::events::v1::Event> = Api::default_namespaced(client.clone());
+    let old: Api<k8s_openapi::api::core::v1::Event> = Api::default_namespaced(client);
+    let event = object(json!({
+        "metadata": {"name": "e", "namespace": "default"},
+        "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "message": "it happened", "reason": "Because", "type": "Normal",
+    }));
+    old.create(&PostParams::default(), &event).await.unwrap();
+    let seen = new.list(&ListParams::default().fields("regarding.name=p")).await.unwrap();
+    assert!(seen.items.iter().all(|one| one.note.as_deref() == Some("it happened")));
+    while code(old.get("e").await) != 404 {
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }

@@ -3,6 +3,9 @@
 //! A body is read completely before anything is stored, so that a body which turns out to be broken leaves no half
 //! scrape behind. Lines of metrics that nobody asked for are recognised by their name and not read further.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use promql::{Labels, METRIC_NAME};
 
 use crate::registry::Wanted;
@@ -90,17 +93,17 @@ pub fn series_labels(name: &str, labels: &[Label<'_>], target: &Labels) -> Label
     let is_taken = |name: &str| {
         !target.get(name).is_empty() || labels.iter().any(|l| l.name == name && !l.value.is_empty())
     };
-    let own = labels.iter().map(|l| {
-        let mut name = l.name.to_string();
-        if !target.get(&name).is_empty() && !l.value.is_empty() {
+    let own = labels.iter().filter(|l| !l.value.is_empty()).map(|l| {
+        let mut name: Cow<'_, str> = Cow::Borrowed(&l.name);
+        if !target.get(&name).is_empty() {
             while is_taken(&name) {
-                name.insert_str(0, "exported_");
+                name.to_mut().insert_str(0, "exported_");
             }
         }
-        (name, l.value.to_string())
+        (Arc::from(&*name), Arc::from(&*l.value))
     });
-    let target = target.iter().map(|(n, v)| (n.to_string(), v.to_string()));
-    Labels::from_pairs(own.chain(target).chain([(METRIC_NAME.to_string(), name.to_string())]))
+    let target = target.iter().chain([(METRIC_NAME, name)]).map(|(n, v)| (Arc::from(n), Arc::from(v)));
+    Labels::from_pairs::<Arc<str>, Arc<str>>(own.chain(target))
 }
 
 #[cfg(test)]

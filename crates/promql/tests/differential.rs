@@ -1,7 +1,6 @@
 //! Asks Prometheus's own engine and ours the same random questions about the same random data.
 //!
-//! Prometheus is built from the pinned Go module (`oracle/main.go`), which takes some minutes the first time:
-//! `cargo test -p promql --test differential -- --ignored`
+//! Prometheus's engine is built from the pinned Go module (`oracle/main.go`), which takes some minutes the first time.
 #![allow(clippy::unwrap_used)] // a test, though its helpers are not marked as such
 
 mod generate;
@@ -20,7 +19,6 @@ const ROUNDS: usize = 60;
 const QUERIES: usize = 150;
 
 #[test]
-#[ignore = "builds Prometheus from its Go module; run with -- --ignored"]
 fn prometheus_answers_alike() {
     let oracle = build();
     let mut runner = TestRunner::deterministic();

@@ -57,20 +57,19 @@ fn walk(value: &mut Value, names: &Names<'_>) {
     }
 }
 
-/// The real server collects the faults of a custom resource from a hash map: their order is chance.
+/// The real server collects the faults of a custom resource from a hash map, so their order is chance, and reports a
+/// fault of the metadata as often as it happens to look. The message only repeats the causes.
 fn sort_causes(status: &mut serde_json::Map<String, Value>) {
     let Some(Value::Array(causes)) = status.get_mut("details").and_then(|details| details.get_mut("causes"))
     else {
         return;
     };
-    if causes.len() < 2 {
-        return;
-    }
     causes.sort_by_key(Value::to_string);
+    causes.dedup();
     if let Some(Value::String(message)) = status.get_mut("message")
-        && let Some((head, _)) = message.split_once(" is invalid: [")
+        && let Some((head, _)) = message.split_once(" is invalid: ")
     {
-        *message = format!("{head} is invalid: [<causes>]");
+        *message = format!("{head} is invalid: <causes>");
     }
 }
 

@@ -120,7 +120,7 @@ impl PatchFormat {
             "application/strategic-merge-patch+json" if strategic => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
             "application/strategic-merge-patch+json" => Err(ApiError::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml, application/apply-patch+cbor",
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             )),
             _ => Err(ApiError::generic(415, "UnsupportedMediaType", "415: Unsupported Media Type")),
         }

@@ -12,7 +12,9 @@ use crate::{
     call::{Call, Warnings},
     discovery,
     error::{ApiError, Result},
-    metrics_api, openapi, subresources, verbs,
+    metrics_api, openapi,
+    registry::Origin,
+    subresources, verbs,
 };
 
 pub async fn route(server: &ApiServer, parts: Parts, body: Bytes) -> Result<Response> {
@@ -65,14 +67,15 @@ async fn resource(
     }
     let registry = server.registry();
     let Some((kind, version)) = registry.find(&target.group, &target.version, &target.resource) else {
-        let served = registry
-            .groups()
-            .iter()
-            .any(|(group, versions)| *group == target.group && versions.contains(&target.version));
+        let served = registry.groups().iter().any(|(group, _)| *group == target.group);
         return if served { Err(ApiError::no_such_path()) } else { Ok(nothing_here()) };
     };
     if !kind.namespaced && !target.namespace.is_empty() {
-        return Err(ApiError::no_such_path());
+        return if kind.origin == Origin::Custom {
+            Ok(nothing_here())
+        } else {
+            Err(ApiError::no_such_path())
+        };
     }
     let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::admin);
     let call = Call {

@@ -14,7 +14,6 @@ use crate::{
     lifecycle,
     prepare::{self, Prepare},
     storage::Store,
-    table,
 };
 
 struct Row {
@@ -49,6 +48,7 @@ const PLAIN: Rules = Rules {
     expires: false,
     subresources: &[],
     prepare: &[],
+    complete: &[],
     on_delete: None,
     spec_finalizers: false,
     review: false,
@@ -163,6 +163,10 @@ impl Row {
         Self { rules: Rules { prepare, ..self.rules }, ..self }
     }
 
+    const fn complete(self, complete: &'static [fn(&mut Value)]) -> Self {
+        Self { rules: Rules { complete, ..self.rules }, ..self }
+    }
+
     const fn on_delete(self, hook: fn(&mut Value, Timestamp)) -> Self {
         Self { rules: Rules { on_delete: Some(hook), ..self.rules }, ..self }
     }
@@ -200,7 +204,7 @@ impl Row {
                     served: true,
                     status: self.status,
                     scale: scale.clone(),
-                    columns: table::builtin_columns(self.kind),
+                    columns: OnceLock::new(),
                     deprecation: self.deprecation(name),
                     conversion: *conversion,
                     schema: OnceLock::new(),
@@ -325,12 +329,13 @@ const ROWS: &[Row] = &[
             Subresource::PortForward,
             Subresource::Resize,
         ])
-        .prepare(&[prepare::pod]),
+        .prepare(&[prepare::pod])
+        .complete(&[prepare::pod_addresses]),
     Row::new("", "ResourceQuota", "resourcequotas", "resourcequota")
         .short(&["quota"])
         .status()
         .returns_deleted(),
-    Row::new("", "Secret", "secrets", "secret").fields(&[("type", "", "", "")]).prepare(&[prepare::secret]),
+    Row::new("", "Secret", "secrets", "secret").fields(&[("type", "", "", "")]).complete(&[prepare::secret]),
     Row::new("", "ServiceAccount", "serviceaccounts", "serviceaccount")
         .short(&["sa"])
         .returns_deleted()
@@ -393,7 +398,7 @@ const ROWS: &[Row] = &[
         .all()
         .status()
         .scale()
-        .generation(Generation::Spec)
+        .generation(Generation::SpecAndAnnotations)
         .status_metadata(StatusMetadata::KeepsLabels),
     Row::new("apps", "ReplicaSet", "replicasets", "replicaset")
         .table("replicasets.apps")

@@ -52,7 +52,8 @@ pub struct Version {
     pub served: bool,
     pub status: bool,
     pub scale: Option<ScalePaths>,
-    pub columns: Arc<[Column]>,
+    /// Of built-in kinds, made when first needed.
+    pub columns: OnceLock<Arc<[Column]>>,
     /// What a Warning header says about use of this version.
     pub deprecation: Option<String>,
     pub conversion: Conversion,
@@ -89,6 +90,8 @@ pub struct Rules {
     pub expires: bool,
     pub subresources: &'static [Subresource],
     pub prepare: &'static [Prepare],
+    /// What reading an object of the kind adds to it; unlike what is prepared, it belongs to the client.
+    pub complete: &'static [fn(&mut Value)],
     /// What the first DELETE changes besides the usual marks.
     pub on_delete: Option<fn(&mut Value, Timestamp)>,
     /// `spec.finalizers` hold the object too (namespaces).
@@ -103,6 +106,8 @@ pub enum Generation {
     None,
     /// Counts changes of `spec`.
     Spec,
+    /// Counts changes of `spec` and of annotations, which a Deployment hands on.
+    SpecAndAnnotations,
     /// Counts changes of everything but metadata (and `status`, if that is a subresource).
     Content,
 }

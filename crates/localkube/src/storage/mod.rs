@@ -238,6 +238,12 @@ impl Store {
         }
     }
 
+    /// Makes watchers look again although nothing changed in the table.
+    pub fn wake(&self, table: TableId) {
+        let state = self.read();
+        state.tables[table.0].changed.send_replace(state.revision);
+    }
+
     /// Forgets history up to the present, as etcd does when it compacts.
     pub fn compact(&self) {
         let mut state = self.0.state.write().unwrap_or_else(PoisonError::into_inner);

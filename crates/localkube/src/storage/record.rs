@@ -150,12 +150,16 @@ impl Record {
         self.key.split_once('/').map_or(&self.key, |(_, name)| name)
     }
 
-    /// Whether the bytes already speak this `apiVersion`.
-    pub fn is_version(&self, api_version: &str) -> bool {
+    /// Whether the bytes already speak this version of the API.
+    pub fn is_version(&self, group: &str, version: &str) -> bool {
         const PREFIX: usize = b"{\"apiVersion\":\"".len();
-        self.json
-            .get(PREFIX..)
-            .and_then(|rest| rest.strip_prefix(api_version.as_bytes()))
+        let rest = self.json.get(PREFIX..).unwrap_or_default();
+        let rest = if group.is_empty() {
+            Some(rest)
+        } else {
+            rest.strip_prefix(group.as_bytes()).and_then(|rest| rest.strip_prefix(b"/"))
+        };
+        rest.and_then(|rest| rest.strip_prefix(version.as_bytes()))
             .is_some_and(|rest| rest.first() == Some(&b'"'))
     }
 

@@ -31,7 +31,7 @@ fn a_record_is_its_json_with_the_revision_in_it() {
     expected["metadata"]["resourceVersion"] = "42".into();
     assert_eq!(record.to_value(), expected);
     assert_eq!((record.namespace(), record.name()), ("ns", "n"));
-    assert!(record.is_version("g/v1") && !record.is_version("g/v"));
+    assert!(record.is_version("g", "v1") && !record.is_version("g", "v") && !record.is_version("", "v1"));
     assert!(Draft::new("ns/n", &expected, &[]).equals(&record), "the revision does not count");
     assert_eq!(record.at_revision(50).to_value()["metadata"]["resourceVersion"], "50");
     let untyped: Value = serde_json::from_slice(&[b"{", record.untyped()].concat()).unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::success;
 use crate::{
     call::Call,
-    error::{ApiError, Result},
+    error::{ApiError, Result, Subject},
     http::Response,
     object,
     verbs::{self, Proposal},
@@ -24,7 +24,8 @@ pub async fn bind(call: &Call, body: &Bytes) -> Result<Response> {
         let subject = call.subject();
         let name = &call.target.name;
         let live = live.ok_or_else(|| ApiError::not_found(&subject, name))?;
-        let conflict = |why: String| Err(ApiError::conflict(&subject, name, &why));
+        let binding_subject = Subject { resource: "pods/binding".to_owned(), ..call.subject() };
+        let conflict = |why: String| Err(ApiError::conflict(&binding_subject, name, &why));
         if object::is_deleting(live) {
             return conflict(format!("pod {name} is being deleted, cannot be assigned to a host"));
         }
@@ -46,7 +47,6 @@ pub async fn bind(call: &Call, body: &Bytes) -> Result<Response> {
             "status": "True",
             "lastProbeTime": null,
             "lastTransitionTime": object::timestamp(call.now),
-            "observedGeneration": object::generation(live),
         });
         let conditions =
             object::map_at(&mut object, &["status"]).entry("conditions").or_insert_with(|| json!([]));
@@ -54,7 +54,7 @@ pub async fn bind(call: &Call, body: &Bytes) -> Result<Response> {
             list.retain(|condition| condition["type"] != "PodScheduled");
             list.push(scheduled);
         }
-        Ok(Proposal { object, tracked: false })
+        Ok(Proposal { object, tracked: true })
     };
     verbs::update_object(call, propose, dry_run, "CreateOptions").await?;
     Ok(success(201))

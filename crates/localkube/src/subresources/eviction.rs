@@ -31,8 +31,36 @@ pub async fn evict(call: &Call, body: &Bytes) -> Result<Response> {
     if needs_budget(&pod) {
         take_from_budget(call, &pod, options.dry_run).await?;
     }
+    if !options.dry_run && !object::is_deleting(&pod) {
+        say_why(call).await?;
+    }
     verbs::delete_object(&target, &options).await?;
     Ok(success(201))
+}
+
+/// Notes in the pod's status that it goes by an eviction.
+async fn say_why(call: &Call) -> Result<()> {
+    let mut status = Call::internal(&call.server, &call.kind, &call.target.namespace, &call.target.name);
+    status.target.subresource = "status".to_owned();
+    let propose = |live: Option<&Value>| -> Result<Proposal> {
+        let live = live.ok_or_else(|| ApiError::not_found(&call.subject(), &call.target.name))?;
+        let mut object = live.clone();
+        let conditions =
+            object::map_at(&mut object, &["status"]).entry("conditions").or_insert_with(|| json!([]));
+        if let Some(list) = conditions.as_array_mut() {
+            list.retain(|condition| condition["type"] != "DisruptionTarget");
+            list.push(json!({
+                "type": "DisruptionTarget",
+                "status": "True",
+                "reason": "EvictionByEvictionAPI",
+                "message": "Eviction API: evicting",
+                "lastProbeTime": null,
+                "lastTransitionTime": object::timestamp(call.now),
+            }));
+        }
+        Ok(Proposal { object, tracked: true })
+    };
+    verbs::update_object(&status, propose, false, "UpdateOptions").await.map(drop)
 }
 
 /// Pods that run nothing take nothing from anyone.

@@ -16,7 +16,7 @@ use crate::{
     error::{ApiError, Result},
     http::{Response, Verb},
     object,
-    registry::Subresource,
+    registry::{Origin, Subresource},
     verbs::{self, Proposal},
 };
 
@@ -28,7 +28,11 @@ pub async fn answer(call: Call, verb: Verb, body: &Bytes) -> Result<Response> {
         _ => {}
     }
     let known = call.kind.rules.subresources.iter().find(|one| one.name() == name);
-    match (known.ok_or_else(ApiError::no_such_path)?, verb) {
+    let missing = || match call.kind.origin {
+        Origin::Builtin => ApiError::no_such_path(),
+        Origin::Custom => ApiError::not_found(&call.subject(), &call.target.name),
+    };
+    match (known.ok_or_else(missing)?, verb) {
         (Subresource::Log, Verb::Get) => log::answer(&call).await,
         (Subresource::Binding, Verb::Create) => binding::bind(&call, body).await,
         (Subresource::Eviction, Verb::Create) => eviction::evict(&call, body).await,

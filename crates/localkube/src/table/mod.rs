@@ -2,17 +2,17 @@
 
 mod builtin;
 mod cells;
+mod docs;
 mod jsonpath;
 mod pod;
 
 use std::{borrow::Cow, sync::Arc};
 
-pub use builtin::columns as builtin_columns;
 use jiff::Timestamp;
 pub use jsonpath::JsonPath;
 use serde_json::{Value, json};
 
-use crate::{http::IncludeObject, object, render};
+use crate::{http::IncludeObject, object, registry::Kind, render};
 
 #[derive(Clone, Debug)]
 pub struct Column {
@@ -62,22 +62,41 @@ pub fn table(
     })
 }
 
+/// The columns of a kind in a version.
+pub fn columns(kind: &Kind, version: usize) -> &[Column] {
+    kind.versions[version].columns.get_or_init(|| {
+        let (group, version) = match kind.kind.as_ref() {
+            // Columns are about the form in which objects are kept.
+            "Event" => ("", "v1"),
+            _ => (kind.group.as_ref(), kind.versions[kind.storage_version].name.as_ref()),
+        };
+        builtin::columns(&kind.kind, &docs::Docs::of(group, version, &kind.kind))
+    })
+}
+
 /// Of a CRD's version: always the name first, and the age if nothing else is asked for.
 pub fn custom_columns(additional: &Value) -> Arc<[Column]> {
-    let mut columns = vec![builtin::name()];
+    let docs = docs::Docs::of_metadata();
+    let mut columns = vec![builtin::name(docs)];
     let text = |value: &Value| Cow::Owned(value.as_str().unwrap_or_default().to_owned());
     for column in additional.as_array().into_iter().flatten() {
         columns.push(Column {
             name: text(&column["name"]),
             kind: text(&column["type"]),
             format: text(&column["format"]),
-            description: text(&column["description"]),
+            description: match column["description"].as_str() {
+                Some(description) => description.to_owned().into(),
+                None => {
+                    let path = column["jsonPath"].as_str().unwrap_or_default();
+                    format!("Custom resource definition column (in JSONPath format): {path}").into()
+                }
+            },
             priority: column["priority"].as_i64().unwrap_or_default(),
             cell: Cell::Path(JsonPath::parse(column["jsonPath"].as_str().unwrap_or_default())),
         });
     }
     if additional.as_array().is_none_or(Vec::is_empty) {
-        columns.push(Column { kind: "date".into(), ..builtin::age() });
+        columns.push(Column { kind: "date".into(), ..builtin::age(docs) });
     }
     columns.into()
 }

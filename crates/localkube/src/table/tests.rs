@@ -5,7 +5,14 @@ use super::*;
 
 fn row(kind: &str, object: Value) -> String {
     let now = "2024-01-01T02:00:00Z".parse().unwrap();
-    let table = table(&builtin_columns(kind), &[&object], IncludeObject::None, json!({}), now, true);
+    let table = table(
+        &builtin::columns(kind, docs::Docs::of_metadata()),
+        &[&object],
+        IncludeObject::None,
+        json!({}),
+        now,
+        true,
+    );
     let cells = table["rows"][0]["cells"].as_array().unwrap();
     let names = table["columnDefinitions"].as_array().unwrap();
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);

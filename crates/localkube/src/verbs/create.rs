@@ -133,7 +133,7 @@ fn drop_status(call: &Call, object: &mut Value) {
         && !call.kind.rules.keeps_status
         && object.as_object_mut().is_some_and(|fields| fields.remove("status").is_some())
     {
-        admit::normalize(call, object);
+        admit::normalize(&call.kind, call.version, object);
     }
 }
 

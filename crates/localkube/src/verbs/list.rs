@@ -35,6 +35,10 @@ pub fn list(call: &Call) -> Result<Response> {
     }
     let (listing, next) = read(call, &filter)?;
     let mut meta = json!({"resourceVersion": listing.revision.to_string()});
+    if call.kind.origin == Origin::Custom && shape == Shape::Object {
+        // Lists of custom resources always have the field.
+        meta["continue"] = "".into();
+    }
     if let Some(token) = next {
         meta["continue"] = token.into();
         if filter.is_empty() {
@@ -59,7 +63,17 @@ pub fn list(call: &Call) -> Result<Response> {
             // Columns are about the form in which objects are kept.
             let items: Vec<Value> = listing.records.iter().map(|record| record.to_value()).collect();
             let items: Vec<&Value> = items.iter().collect();
-            Ok(json_reply(200, &table::table(&call.version().columns, &items, include, meta, call.now, true)))
+            Ok(json_reply(
+                200,
+                &table::table(
+                    table::columns(&call.kind, call.version),
+                    &items,
+                    include,
+                    meta,
+                    call.now,
+                    true,
+                ),
+            ))
         }
     }
 }

@@ -1,13 +1,15 @@
 //! PATCH in its four formats.
 
 use bytes::Bytes;
+use schema::FieldError;
 use serde_json::Value;
 
 use super::update::{Proposal, check_place, update_object};
 use crate::{
     admit,
     call::Call,
-    error::{ApiError, Result},
+    error::{ApiError, Result, Subject},
+    go_syntax,
     http::{PatchFormat, Response},
     patch::{self, Patch},
     registry::Origin,
@@ -29,8 +31,25 @@ pub async fn patch(call: &Call, body: &Bytes) -> Result<Response> {
             (patch, Some(live)) => Proposal { object: patch.apply_to(call, live)?, tracked: false },
         };
         check_place(call, &mut proposal.object)?;
-        admit::decode(call, &mut proposal.object, "PatchOptions")?;
+        let decoded = admit::decode(call, &mut proposal.object, "PatchOptions");
+        decoded.map_err(|error| match &patch {
+            Patch::Strategic(patch) => unfit_patch(patch, error),
+            _ => error,
+        })?;
         Ok(proposal)
     };
     update_object(call, propose, dry_run, "PatchOptions").await?.respond(call)
+}
+
+/// A strategic patch with a value of the wrong type is itself at fault, in the eyes of the real server.
+fn unfit_patch(patch: &Value, error: ApiError) -> ApiError {
+    let text = error.to_string();
+    match text.rsplit_once(" of type ") {
+        Some((_, wanted)) if text.contains("json: cannot unmarshal") => {
+            let why = format!("unrecognized type: {wanted}");
+            let error = FieldError::invalid("patch", go_syntax::map_text(patch), why);
+            ApiError::invalid(&Subject::default(), "", &[error])
+        }
+        _ => error,
+    }
 }

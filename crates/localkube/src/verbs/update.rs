@@ -293,9 +293,17 @@ fn set_or_remove(object: &mut Value, key: &str, value: Option<Value>) {
 }
 
 fn count_generation(call: &Call, live: &Value, object: &mut Value) {
+    // Being placed on a node is no change of what a pod shall be.
+    if call.target.subresource == "binding" {
+        return;
+    }
     let changed = match call.kind.rules.generation {
         Generation::None => return,
         Generation::Spec => live.get("spec") != object.get("spec"),
+        Generation::SpecAndAnnotations => {
+            live.get("spec") != object.get("spec")
+                || live["metadata"].get("annotations") != object["metadata"].get("annotations")
+        }
         Generation::Content => {
             let content = |object: &Value| -> Vec<(String, Value)> {
                 let skip_status = call.version().status;

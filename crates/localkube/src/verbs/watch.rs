@@ -14,6 +14,7 @@ use crate::{
     convert,
     error::{ApiError, Result},
     http::{IncludeObject, Response, Shape, stream},
+    registry::Origin,
     render,
     selectors::Filter,
     storage::{Action, Compacted, Event, ReadAt, Record, Watcher},
@@ -171,6 +172,12 @@ impl Feed {
                     self.done = true;
                 }
             }
+            let kind = &self.call.kind;
+            if kind.origin == Origin::Custom
+                && self.call.server.registry().resource(&kind.group, &kind.plural).is_none()
+            {
+                self.done = true;
+            }
             if self.done || !self.lines.is_empty() {
                 continue;
             }
@@ -270,7 +277,7 @@ impl Shaper<'_> {
             Shape::Metadata => render::partial(object),
             Shape::Table => {
                 let meta = json!({"resourceVersion": crate::object::resource_version(object)});
-                let columns = &self.call.version().columns;
+                let columns = table::columns(&self.call.kind, self.call.version);
                 table::table(columns, &[object], self.include, meta, jiff::Timestamp::now(), header)
             }
         }

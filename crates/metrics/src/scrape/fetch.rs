@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -81,6 +81,9 @@ impl Client {
         let answer =
             self.0.request(request).await.map_err(|e| Failure::new(Reason::Connection, chain(&e)))?;
         check_head(&answer)?;
+        if answer.body().size_hint().lower() > limit as u64 {
+            return Err(too_large(limit));
+        }
         let content_type = answer.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
         let format = Format::from_content_type(content_type.unwrap_or_default());
         let body = read_body(answer.into_body(), limit).await?;
@@ -113,12 +116,15 @@ async fn read_body(mut incoming: Incoming, limit: usize) -> Result<Vec<u8>, Fail
         let frame = frame.map_err(|e| Failure::new(Reason::Connection, chain(&e)))?;
         let Ok(data) = frame.into_data() else { continue };
         if body.len() + data.len() > limit {
-            let message = format!("the body is longer than {limit} bytes");
-            return Err(Failure::new(Reason::ResponseTooLarge, message));
+            return Err(too_large(limit));
         }
         body.extend_from_slice(&data);
     }
     Ok(body)
+}
+
+fn too_large(limit: usize) -> Failure {
+    Failure::new(Reason::ResponseTooLarge, format!("the body is longer than {limit} bytes"))
 }
 
 /// The client's own message is only "client error (Connect)"; the reason stands below it.

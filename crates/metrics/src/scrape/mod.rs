@@ -22,10 +22,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{Id, JoinError, JoinSet};
 
-use crate::database::{self, Gauge, Scraped};
+use crate::database::{Gauge, Scraped};
 use crate::ingest::Limits;
 use crate::store::SeriesRef;
-use crate::text::{Problem, SeriesCache};
+use crate::text::SeriesCache;
 use crate::{Database, Millis};
 
 pub use address::{Refused, check_address};
@@ -143,13 +143,13 @@ impl Scraper {
         let mut caches: HashMap<Arc<str>, Cache> = HashMap::new();
         let mut running: JoinSet<Done> = JoinSet::new();
         let mut keys: HashMap<Id, Arc<str>> = HashMap::new();
-        let mut last_expiry = context.clock.now();
+        let expire_every = context.options.interval.as_millis() as Millis;
+        let mut next_expiry = context.clock.now() + expire_every;
         tokio::pin!(shutdown);
-        self.targets.mark_changed();
         loop {
-            let has_room = running.len() < context.options.concurrency;
-            let due = schedule.next_due().filter(|_| has_room);
-            let wake = context.clock.sleep_until(due.unwrap_or(Millis::MAX));
+            let room = context.options.concurrency.saturating_sub(running.len());
+            let due = schedule.next_due().filter(|_| room > 0);
+            let wake = context.clock.sleep_until(due.map_or(next_expiry, |due| due.min(next_expiry)));
             tokio::select! {
                 () = &mut shutdown => return,
                 changed = self.targets.changed() => {
@@ -172,17 +172,16 @@ impl Scraper {
                     }
                     self.done.send_modify(|n| *n += 1);
                 }
-                () = wake, if due.is_some() => {
+                () = wake => {
                     let now = context.clock.now();
-                    let room = context.options.concurrency - running.len();
                     for target in schedule.take_due(now, room) {
                         let cache = caches.remove(target.key()).unwrap_or_default();
                         let key = target.key().clone();
                         let task = running.spawn(context.clone().scrape(target, cache));
                         keys.insert(task.id(), key);
                     }
-                    if now - last_expiry >= context.options.interval.as_millis() as Millis {
-                        last_expiry = now;
+                    if now >= next_expiry {
+                        next_expiry = now + expire_every;
                         lock(&context.stats).set_skipped(schedule.n_skipped());
                         context.database.expire(now);
                     }
@@ -210,11 +209,11 @@ fn settle(joined: Result<(Id, Done), JoinError>, keys: &mut HashMap<Id, Arc<str>
 // === impl Context ===
 
 impl Context {
-    async fn scrape(self: Arc<Self>, target: Arc<Target>, mut cache: Cache) -> Done {
+    async fn scrape(self: Arc<Self>, target: Arc<Target>, cache: Cache) -> Done {
         let start = self.clock.now();
-        let result = match self.fetch(&target).await {
-            Ok(fetched) => self.store(&target, start, &fetched, &mut cache),
-            Err(failure) => Err(failure),
+        let (result, cache) = match self.fetch(&target).await {
+            Ok(fetched) => self.clone().store(target.clone(), start, fetched, cache).await,
+            Err(failure) => (Err(failure), cache),
         };
         let took = self.clock.now() - start;
         if let Err(failure) = &result {
@@ -234,33 +233,29 @@ impl Context {
         self.client.fetch(target, limits).await
     }
 
-    fn store(
-        &self,
-        target: &Target,
+    /// Reads and stores on a thread for such work: a body of megabytes takes tens of milliseconds, for which no call that
+    /// is being held should wait.
+    async fn store(
+        self: Arc<Self>,
+        target: Arc<Target>,
         start: Millis,
-        fetched: &Fetched,
-        cache: &mut Cache,
-    ) -> Result<usize, Failure> {
-        let took = self.clock.now() - start;
-        let scraped = Scraped {
-            target: target.key(),
-            labels: &target.labels,
-            time: start,
-            body: &fetched.body,
-            format: fetched.format,
-        };
-        let own = Self::about(1.0, took, fetched.body.len());
-        self.database.ingest(scraped, &own, cache, self.options.limits).map_err(|error| {
-            let reason = match &error {
-                database::Error::Text(text) => match text.problem {
-                    Problem::LineTooLong { .. } => Reason::LineTooLong,
-                    Problem::TooManySeries { .. } => Reason::TooManySeries,
-                    _ => Reason::Parse,
-                },
-                database::Error::Store(_) => Reason::Store,
+        fetched: Fetched,
+        mut cache: Cache,
+    ) -> (Result<usize, Failure>, Cache) {
+        let work = move || {
+            let scraped = Scraped {
+                target: target.key(),
+                labels: &target.labels,
+                time: start,
+                body: &fetched.body,
+                format: fetched.format,
             };
-            Failure::new(reason, error)
-        })
+            let own = Self::about(1.0, self.clock.now() - start, fetched.body.len());
+            let stored = self.database.ingest(scraped, &own, &mut cache, self.options.limits);
+            (stored.map_err(Failure::from), cache)
+        };
+        let done = tokio::task::spawn_blocking(work).await;
+        done.unwrap_or_else(|error| (Err(Failure::new(Reason::Store, error)), Cache::default()))
     }
 
     /// The series that Prometheus makes for every target.

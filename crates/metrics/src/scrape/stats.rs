@@ -8,7 +8,8 @@ use serde::Serialize;
 
 use super::Target;
 use crate::Millis;
-use crate::database::Gauge;
+use crate::database::{self, Gauge};
+use crate::text::Problem;
 
 /// Why a scrape failed, as the `reason` label says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -56,6 +57,20 @@ pub struct Failure {
 impl Failure {
     pub fn new(reason: Reason, message: impl fmt::Display) -> Self {
         Self { reason, message: message.to_string() }
+    }
+}
+
+impl From<database::Error> for Failure {
+    fn from(error: database::Error) -> Self {
+        let reason = match &error {
+            database::Error::Text(text) => match text.problem {
+                Problem::LineTooLong { .. } => Reason::LineTooLong,
+                Problem::TooManySeries { .. } => Reason::TooManySeries,
+                _ => Reason::Parse,
+            },
+            database::Error::Store(_) => Reason::Store,
+        };
+        Self::new(reason, error)
     }
 }
 

@@ -103,8 +103,11 @@ pub fn decode(bytes: &[u8], options: Options) -> Result<Store, Error> {
                 pairs.push((text(reader.number()?)?, text(reader.number()?)?));
             }
             let first_row = reader.number()?;
-            let values = column::read(&mut reader, n_rows.saturating_sub(first_row), &mut points_left)
-                .map_err(|e| match e {
+            if first_row >= n_rows {
+                return Err(Error::Damaged("a series that begins behind its times"));
+            }
+            let values =
+                column::read(&mut reader, n_rows - first_row, &mut points_left).map_err(|e| match e {
                     Error::TooLarge { what, .. } => Error::TooLarge { what, limit: options.max_points },
                     other => other,
                 })?;

@@ -15,11 +15,19 @@ pub(super) struct Index {
 impl Index {
     pub(super) fn insert(&mut self, labels: &Labels, slot: u32, interner: &mut Interner) {
         for (name, value) in labels.iter() {
-            let values = self.by_name.entry(interner.intern(name)).or_default();
-            let postings = values.entry(interner.intern(value)).or_default();
+            let known = self.by_name.get_mut(name).and_then(|values| values.get_mut(value));
+            let postings = match known {
+                Some(postings) => postings,
+                None => {
+                    let values = self.by_name.entry(interner.intern(name)).or_default();
+                    values.entry(interner.intern(value)).or_default()
+                }
+            };
             // Slots grow until the first one is reused, so this is mostly a push.
-            let at = postings.partition_point(|&s| s < slot);
-            postings.insert(at, slot);
+            match postings.last() {
+                Some(&last) if last > slot => postings.insert(postings.partition_point(|&s| s < slot), slot),
+                _ => postings.push(slot),
+            }
         }
     }
 

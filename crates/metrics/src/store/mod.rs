@@ -85,7 +85,7 @@ pub struct Counters {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Figures {
-    /// Distinct seconds with samples.
+    /// Distinct seconds in which something was scraped.
     pub timestamp_buckets: usize,
     /// Distinct series with samples.
     pub series_count: usize,
