@@ -44,13 +44,10 @@ impl Cgroups {
     }
 
     fn prepare(version: Version, own: &Path, node: &str) -> io::Result<Self> {
-        let base = own.join(format!("ballast-{node}"));
-        create(&base)?;
         if version == Version::Two {
             fs::write(own.join("cgroup.subtree_control"), "+memory")?;
-            fs::write(base.join("cgroup.subtree_control"), "+memory")?;
         }
-        let cgroups = Self { base, version };
+        let cgroups = Self { base: own.join(format!("ballast-{node}")), version };
         // A trial tells more than reading flags would.
         let trial = cgroups.group("trial", u64::MAX >> 1)?;
         trial.remove();
@@ -58,6 +55,11 @@ impl Cgroups {
     }
 
     pub fn group(&self, id: &str, limit: u64) -> io::Result<Group> {
+        // Each time: another node of the same name may have removed it when it left.
+        create(&self.base)?;
+        if self.version == Version::Two {
+            fs::write(self.base.join("cgroup.subtree_control"), "+memory")?;
+        }
         let directory = self.base.join(id);
         create(&directory)?;
         let group = Group { directory, version: self.version };

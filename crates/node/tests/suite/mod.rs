@@ -157,7 +157,11 @@ impl Scenario {
     }
 
     pub async fn delete(&self, name: &str, grace: u32) {
-        self.pods.delete(name, &DeleteParams::default().grace_period(grace)).await.unwrap();
+        match self.pods.delete(name, &DeleteParams::default().grace_period(grace)).await {
+            // With no grace, the node may end the pod between the two steps of a server that marks before it removes.
+            Err(kube::Error::Api(status)) if status.code == 404 && grace == 0 => {}
+            result => drop(result.unwrap()),
+        }
     }
 
     pub async fn logs(&self, name: &str) -> String {
