@@ -3,6 +3,8 @@
 //! `CONFORMANCE_FILTER=text` runs only the sequences whose file or name contains the text.
 //! `CONFORMANCE_SHOW=1` prints the real server's answers too.
 
+#![allow(clippy::print_stdout, reason = "the report is for people")]
+
 use std::{fs, path::Path};
 
 use cluster::real::{ControlPlane, Options};

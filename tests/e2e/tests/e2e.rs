@@ -1,5 +1,7 @@
 //! Runs every test of the suite on the embedded cluster and on the real one.
 
+#![allow(clippy::print_stdout, reason = "a test program speaks on its output")]
+
 mod suite;
 
 use std::process::ExitCode;

@@ -132,8 +132,14 @@ pub enum Deleted {
 pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Deleted> {
     let kind = &call.kind;
     let key = call.key();
+    let mut marked_here = None;
     loop {
-        let record = call.find()?;
+        let record = match (call.find(), marked_here.take()) {
+            (Ok(record), _) => record,
+            // between our mark and our removal its node removed it: it is gone, as asked
+            (Err(_), Some(marked)) => return Ok(Deleted::Gone(marked)),
+            (Err(error), None) => return Err(error),
+        };
         let live = record.to_value();
         check_preconditions(call, &live, options)?;
         let plan = lifecycle::plan(kind, &live, options, call.now);
@@ -157,7 +163,10 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
             let selectable = &call.server.table_kind(kind).selectable;
             let change = Change::Replace(Draft::new(&key, object, selectable), current.revision);
             match call.store().commit(kind.table, change).await {
-                Ok(record) => current = record,
+                Ok(record) => {
+                    marked_here = Some(Arc::clone(&record));
+                    current = record;
+                }
                 Err(CommitError::Failed(error)) => return Err(ApiError::internal(error)),
                 Err(_) => continue,
             }

@@ -166,13 +166,13 @@ pub async fn update_object(
             Change::Replace(draft, record.revision)
         };
         match call.store().commit(kind.table, change).await {
-            Ok(record) if remove => {
-                if kind.table_name == crd::TABLE {
-                    call.server.definition_removed(&object);
-                }
-                return Ok(Outcome::Removed(record));
-            }
             Ok(record) => {
+                if let Some(last_form) = last_form {
+                    if kind.table_name == crd::TABLE {
+                        call.server.definition_removed(&object);
+                    }
+                    return Ok(Outcome::Removed(last_form));
+                }
                 if kind.table_name == crd::TABLE {
                     // Names may have changed; a status is written by whoever knows better.
                     if call.target.subresource.is_empty() {
