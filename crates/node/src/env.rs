@@ -16,8 +16,9 @@ const INHERITED: [&str; 7] = ["PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR"
 pub type Vars = BTreeMap<String, String>;
 
 /// What the host gives every container.
-pub fn inherited(host: impl Iterator<Item = (String, String)>) -> Vars {
-    host.filter(|(name, _)| INHERITED.contains(&name.as_str())).collect()
+pub fn inherited(host: &Vars) -> Vars {
+    let is_inherited = |(name, _): &(&String, &String)| INHERITED.contains(&name.as_str());
+    host.iter().filter(is_inherited).map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The variables a container starts with; later ones win: the host's, the node's, `envFrom`, `env`.

@@ -64,6 +64,8 @@ pub struct Options {
     /// Host and port that pods find in `KUBERNETES_SERVICE_HOST` and `_PORT`.
     pub api_server: Option<(String, u16)>,
     pub restart_delays: Delays,
+    /// The environment of the machine; containers see of it only what any program needs, such as `PATH`.
+    pub host_env: BTreeMap<String, String>,
     /// Mounts volumes where the manifest wants them, if this user may; otherwise paths are rewritten.
     pub mount_namespaces: bool,
     /// Binds pods to nodes as well, where there is no kube-scheduler.
@@ -122,6 +124,7 @@ impl Options {
             capacity: BTreeMap::new(),
             api_server: None,
             restart_delays: Delays::default(),
+            host_env: BTreeMap::new(),
             mount_namespaces: true,
             schedule: false,
             shutdown_grace: Duration::from_secs(10),
@@ -164,10 +167,7 @@ impl Node {
             objects: objects::Objects::new(client.clone()),
             addresses: address::Addresses::default(),
             cgroups: process::cgroup::Cgroups::detect(&options.name),
-            host_env: env::inherited(
-                std::env::vars_os()
-                    .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
-            ),
+            host_env: env::inherited(&options.host_env),
             events: events::Events::spawn(client.clone(), "kubelet", options.name.clone()),
             registry: registry::Registry::default(),
             launcher,

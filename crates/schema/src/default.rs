@@ -37,9 +37,10 @@ fn fill(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(map) => {
             for (name, field) in &schema.properties {
-                let Some(default) = &field.default else { continue };
-                if map.get(name).is_none_or(|value| is_refused_null(value, field)) {
-                    map.insert(name.clone(), default.clone());
+                if map.get(name).is_none_or(|value| is_refused_null(value, field))
+                    && let Some(default) = default_of(field)
+                {
+                    map.insert(name.clone(), default);
                 }
             }
             for (name, value) in map.iter_mut() {
@@ -61,7 +62,16 @@ fn fill(value: &mut Value, schema: &Schema) {
 }
 
 fn replace_null(value: &mut Value, schema: &Schema) {
-    if let Some(default) = schema.default.as_ref().filter(|_| is_refused_null(value, schema)) {
-        *value = default.clone();
+    if is_refused_null(value, schema)
+        && let Some(default) = default_of(schema)
+    {
+        *value = default;
     }
+}
+
+/// A default may itself hold nulls that may not stand.
+fn default_of(schema: &Schema) -> Option<Value> {
+    let mut default = schema.default.clone()?;
+    drop_nulls(&mut default, Some(schema));
+    Some(default)
 }

@@ -81,6 +81,7 @@ impl Cluster {
                 initial: jiff::SignedDuration::from_millis(500),
                 ..node::Delays::default()
             },
+            host_env: std::env::vars().collect(),
             ..node::Options::new(NODE_NAME, directory.path().join("node"))
         };
         let node_shutdown = shutdown.child_token();

@@ -167,6 +167,8 @@ async fn end_state(deployments: &Api<Deployment>, sets: &Api<ReplicaSet>, pods: 
             condition.last_transition_time = None;
             condition.last_update_time = None;
         }
+        // a map by type, in no particular order
+        status.conditions.iter_mut().for_each(|conditions| conditions.sort_by(|a, b| a.type_.cmp(&b.type_)));
         lines.push(format!("deployment {} {}", deployment.name_any(), serde_json::to_string(&status)?));
     }
     let mut pods_of: BTreeMap<String, usize> = BTreeMap::new();

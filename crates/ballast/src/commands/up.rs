@@ -1,6 +1,7 @@
 //! `ballast up`: the embedded Kubernetes, its controllers and a process node, in one process.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, TryLockError},
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -67,6 +68,7 @@ impl Up {
         let options = node::Options {
             schedule: true,
             api_server: Some((listener.addr.ip().to_string(), listener.addr.port())),
+            host_env: environment(),
             ..node::Options::new(NODE_NAME, data_dir.join("node"))
         };
         let node_shutdown = shutdown.child_token();
@@ -140,6 +142,13 @@ fn lock(data_dir: &Path) -> Result<File> {
             Err(error).with_context(|| format!("failed to lock {}", path.display()))
         }
     }
+}
+
+/// What of it is text: `std::env::vars` would panic at the rest.
+fn environment() -> BTreeMap<String, String> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 async fn node_is_ready(client: kube::Client) -> Result<()> {

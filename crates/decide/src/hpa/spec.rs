@@ -79,7 +79,9 @@ pub struct Settings {
     pub cpu_initialization_period_seconds: u32,
     /// A pod that became unready within this time after its start was never ready.
     pub initial_readiness_delay_seconds: u32,
-    /// A sample older than this is no sample. (The upstream controller takes samples of any age.)
+    /// A sample older than this is no sample. (The upstream controller takes samples of any age.) Shorter than the
+    /// scale-down window of 300 s, so that an outage of the metrics shrinks nothing; longer than the 60 s or so that a
+    /// figure of metrics-server may be old.
     pub metric_max_age_seconds: u32,
 }
 
@@ -150,7 +152,7 @@ impl Default for Settings {
             downscale_stabilization_seconds: 300,
             cpu_initialization_period_seconds: 300,
             initial_readiness_delay_seconds: 30,
-            metric_max_age_seconds: 300,
+            metric_max_age_seconds: 90,
         }
     }
 }

@@ -28,6 +28,7 @@ fn run(arguments: &[String]) -> Result<(), String> {
     let usage = || "usage: process-node NAME DATA_DIR [--schedule] [--no-mounts]".to_owned();
     let [name, data_dir, flags @ ..] = arguments else { return Err(usage()) };
     let mut options = Options::new(name, data_dir);
+    options.host_env = std::env::vars().collect();
     for flag in flags {
         match flag.as_str() {
             "--schedule" => options.schedule = true,
