@@ -1,5 +1,6 @@
 //! The tests, by what they are about.
 
+mod autoscaling;
 mod custom;
 mod deletion;
 mod deployments;
@@ -51,4 +52,5 @@ tests! {
     kubectl::logs_follow_and_watch_stream,
     // a real cluster needs metrics-server for it, which is a suite of its own
     kubectl::top_shows_usage on Embedded,
+    autoscaling::load_raises_replicas_and_silence_lowers_them on Embedded,
 }

@@ -1,0 +1,100 @@
+//! Exit codes and answers of the commands that need no server.
+
+use std::{
+    io::Write,
+    process::{Command, Output, Stdio},
+};
+
+use expect_test::expect;
+
+fn ballast(arguments: &[&str], input: &str) -> Output {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ballast"))
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // a command may not read it
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn answer(arguments: &[&str], input: &str) -> String {
+    let output = ballast(arguments, input);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The error, after a check that nothing else was said and that the exit code is that of bad input.
+fn refusal(arguments: &[&str], input: &str) -> String {
+    let output = ballast(arguments, input);
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+const VERTEX: &str = r#"{"now": "2026-01-05T12:00:00Z",
+    "vertex": {"kind": "Source", "scale": {"max": 50, "targetProcessingSeconds": 3}},
+    "observed": {"replicas": 2, "partitions": [{"rate": 10000, "pending": 60000}]}}"#;
+
+#[test]
+fn decide_answers_each_input() {
+    expect![[r#"
+        2 -> 4  TooSlow: partition 0 asks for 4
+          partition  2 -> 4  partition 0: 60000 pending, 10000/s with 2 ready, to be done in 3 s: wants 4
+          highest    2 -> 4  partition 0 asks for 4
+          bounds     4 -> 4  between 0 and 50
+          step       4 -> 4  in one step
+    "#]]
+    .assert_eq(&answer(&["decide", "vertex", "--explain"], VERTEX));
+    let twice = answer(&["decide", "vertex"], &format!("{VERTEX}\n{VERTEX}"));
+    let desired: Vec<_> = twice
+        .lines()
+        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["desired"].clone())
+        .collect();
+    assert_eq!(desired, [4, 4]);
+}
+
+#[test]
+fn wrong_input_names_the_field() {
+    let wrong = VERTEX.replace("\"replicas\": 2", "\"replicas\": \"two\"");
+    expect![[r#"
+        ballast: observed.replicas: invalid type: string "two", expected i32 at line 3 column 34
+    "#]]
+    .assert_eq(&refusal(&["decide", "vertex"], &wrong));
+    assert!(refusal(&["decide", "vertex"], "").contains("--schema"));
+    assert!(refusal(&["decide", "vertex"], "{").contains("EOF"));
+    assert!(refusal(&["promql", "eval", "sum("], "").contains("the query is wrong"));
+    assert!(refusal(&["promql", "eval", "a", "--file", "-"], "a{b=} 1\n").contains("line 1"));
+}
+
+#[test]
+fn every_policy_has_a_schema() {
+    for policy in ["hpa", "demand", "vertex", "hvpa", "recommender", "rollout"] {
+        let schema: serde_json::Value =
+            serde_json::from_str(&answer(&["decide", policy, "--schema"], "")).unwrap();
+        assert_eq!(schema["type"], "object", "{policy}");
+    }
+}
+
+#[test]
+fn promql_evaluates_a_file() {
+    let metrics =
+        "calls{code=\"200\",pod=\"a\"} 5\ncalls{code=\"200\",pod=\"b\"} 7\ncalls{code=\"500\",pod=\"b\"} 1\n";
+    expect![[r#"
+        {code="200"} 12
+        {code="500"} 1
+        an autoscaler reads Value(13.0), a figure per Total
+    "#]]
+    .assert_eq(&answer(&["promql", "eval", "sum by (code) (calls)", "--file", "-"], metrics));
+}
+
+#[test]
+fn every_scenario_runs() {
+    let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/scenarios");
+    for scenario in std::fs::read_dir(scenarios).unwrap() {
+        let path = scenario.unwrap().path();
+        let timeline = answer(&["simulate", path.to_str().unwrap()], "");
+        assert!(timeline.contains("replica-hours"), "{}", path.display());
+    }
+}
