@@ -1,5 +1,7 @@
 //! Exit codes and answers of the commands that need no server.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test, though its helpers are not marked as such")]
+
 use std::{
     io::Write,
     process::{Command, Output, Stdio},

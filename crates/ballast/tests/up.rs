@@ -1,5 +1,7 @@
 //! `ballast up` as a person runs it: starts, is found, refuses a second start, survives being killed, stops cleanly.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test, though its helpers are not marked as such")]
+
 use std::{
     path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
