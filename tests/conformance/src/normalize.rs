@@ -47,6 +47,13 @@ fn walk(value: &mut Value, names: &Names<'_>) {
                     }
                     // an estimate, by its documentation
                     "remainingItemCount" => {}
+                    // sorted by times that are whole seconds: whether two steps share one is chance
+                    "managedFields" => {
+                        walk(item, names);
+                        if let Value::Array(entries) = item {
+                            entries.sort_by_key(Value::to_string);
+                        }
+                    }
                     _ => walk(item, names),
                 }
             }
