@@ -11,10 +11,10 @@ help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
 
 up: build ## build Ballast and start it on its embedded Kubernetes (Ctrl-C stops it)
-	target/release/ballast up --data-dir $(DATA_DIR)
+	target/quick/ballast up --data-dir $(DATA_DIR)
 
-build: ## the program, in target/release/ballast
-	cargo build --release --locked --package ballast
+build: ## the program, in target/quick/ballast (a fast build; cargo build --profile dist for a fast program)
+	cargo build --profile quick --locked --package ballast
 
 test: check tools ## everything: format, lints, unit, conformance, end to end on both APIs, faults
 	cargo test --locked --workspace
