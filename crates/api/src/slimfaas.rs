@@ -1,0 +1,109 @@
+//! `SlimFaas/*` annotations: what turns a workload into a function on demand.
+
+use std::{sync::Arc, time::Duration};
+
+use decide::demand;
+
+/// All a function asks for. A bad annotation leaves its default here and a [`Problem`] beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `ReplicasMin`, `ReplicasAtStart`, `TimeoutSecondBeforeSetReplicasMin`, `Schedule`, `Scale`. Queries are
+    /// substituted already (`${namespace}`, `${app}`).
+    pub scaling: demand::Spec,
+    pub depends_on: Vec<Arc<str>>,
+    /// `ReplicasStartAsSoonAsOneFunctionRetrieveARequest`.
+    pub starts_with_any: bool,
+    /// `Configuration.DefaultSync.HttpTimeout`: one deadline over wake and call.
+    pub sync_timeout: Duration,
+    /// `Configuration.DefaultAsync`.
+    pub asynchronous: Attempts,
+    /// `Configuration.DefaultPublish`.
+    pub publish: Attempts,
+    /// `NumberParallelRequest`: asynchronous calls under way, all pods together.
+    pub parallel: u32,
+    /// `NumberParallelRequestPerPod`.
+    pub parallel_per_pod: u32,
+    pub subscriptions: Vec<Subscription>,
+    /// `DefaultVisibility`.
+    pub visibility: Visibility,
+    /// `PathsStartWithVisibility`: the first prefix that fits decides.
+    pub path_visibility: Vec<(String, Visibility)>,
+    /// `DefaultTrust`: whether this function's pods may call what is private.
+    pub trusted: bool,
+}
+
+/// How often and when a call is tried.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attempts {
+    /// Of each attempt.
+    pub timeout: Duration,
+    /// Before the second attempt, the third, …; there is one attempt more than there are delays.
+    pub delays: Vec<Duration>,
+    /// Answers that are tried again.
+    pub statuses: Vec<u16>,
+}
+
+/// `SubscribeEvents`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    pub event: Arc<str>,
+    pub visibility: Visibility,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Visibility {
+    #[default]
+    Public,
+    Private,
+}
+
+/// An annotation that could not be used: only its own feature is off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// As written, `SlimFaas/Scale`.
+    pub annotation: Arc<str>,
+    pub message: String,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Attempts {
+            timeout: Duration::from_secs(120),
+            delays: [2, 4, 8].map(Duration::from_secs).to_vec(),
+            statuses: vec![500, 502, 503],
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            scaling: demand::Spec {
+                min: 0,
+                at_start: 1,
+                timeout_seconds: 300,
+                schedule: demand::Schedule::default(),
+                scale: None,
+            },
+            depends_on: Vec::new(),
+            starts_with_any: false,
+            sync_timeout: Duration::from_secs(120),
+            asynchronous: Attempts::default(),
+            publish: Attempts::default(),
+            parallel: 10,
+            parallel_per_pod: 10,
+            subscriptions: Vec::new(),
+            visibility: Visibility::Public,
+            path_visibility: Vec::new(),
+            trusted: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether a caller from outside may use `path` (which starts with a slash).
+    pub fn visibility_of(&self, path: &str) -> Visibility {
+        let rule = self.path_visibility.iter().find(|(prefix, _)| path.starts_with(prefix.as_str()));
+        rule.map_or(self.visibility, |(_, visibility)| *visibility)
+    }
+}

@@ -1,0 +1,1 @@
+//! What all controllers share: caches fed by watches, queues of keys, effects and their execution.

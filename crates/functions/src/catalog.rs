@@ -1,0 +1,98 @@
+//! The functions of one namespace and their pods, as last seen.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    net::IpAddr,
+    sync::Arc,
+};
+
+use api::slimfaas::{Problem, Settings};
+use tokio::sync::watch;
+
+/// What a decision is written to: the object whose `scale` subresource counts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Target {
+    /// `apps/v1`, `serverless.kyma-project.io/v1alpha2`.
+    pub api_version: Arc<str>,
+    /// `Deployment`, `StatefulSet`, `Function`.
+    pub kind: Arc<str>,
+    pub namespace: Arc<str>,
+    pub name: Arc<str>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    pub target: Target,
+    pub settings: Arc<Settings>,
+    pub problems: Vec<Problem>,
+    /// `spec.replicas`.
+    pub requested: i32,
+    /// Those that are not being deleted.
+    pub pods: Vec<Pod>,
+    /// Why a pod of it finds no node.
+    pub unschedulable: Option<Arc<str>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pod {
+    pub name: Arc<str>,
+    pub ip: Option<IpAddr>,
+    /// The first declared container port.
+    pub port: Option<u16>,
+    pub ready: bool,
+}
+
+/// One state of affairs; names are those of the workloads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    pub functions: BTreeMap<Arc<str>, Arc<Function>>,
+    /// Addresses of pods that may call what is private.
+    pub trusted: HashSet<IpAddr>,
+}
+
+/// A handle to the latest [`Snapshot`].
+#[derive(Clone, Debug)]
+pub struct Catalog(watch::Sender<Arc<Snapshot>>);
+
+impl Function {
+    pub fn name(&self) -> &Arc<str> {
+        &self.target.name
+    }
+
+    /// Pods a call can be sent to.
+    pub fn ready(&self) -> impl Iterator<Item = &Pod> {
+        self.pods.iter().filter(|pod| pod.ready && pod.ip.is_some() && pod.port.is_some())
+    }
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Catalog(watch::Sender::new(Arc::default()))
+    }
+}
+
+impl Catalog {
+    pub fn current(&self) -> Arc<Snapshot> {
+        self.0.borrow().clone()
+    }
+
+    pub fn get(&self, name: &str) -> Option<Arc<Function>> {
+        self.0.borrow().functions.get(name).cloned()
+    }
+
+    /// Tells of every change after this call; the state at the time of the call counts as seen.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.0.subscribe()
+    }
+
+    /// Tells subscribers, unless nothing changed.
+    pub fn publish(&self, snapshot: Snapshot) {
+        self.0.send_if_modified(|known| {
+            let changed = **known != snapshot;
+            if changed {
+                *known = Arc::new(snapshot);
+            }
+            changed
+        });
+    }
+}

@@ -1,0 +1,1 @@
+//! The HTTP path of functions on demand.
