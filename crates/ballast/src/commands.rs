@@ -1,5 +1,6 @@
 //! The command line. Each command is a file of its own.
 
+mod crds;
 mod decide;
 mod promql;
 mod simulate;
@@ -24,6 +25,8 @@ pub struct Program {
 enum Command {
     /// Start everything in one process, on an embedded Kubernetes that kubectl can use
     Up(up::Up),
+    /// Print the CustomResourceDefinitions, for `kubectl apply -f -`
+    Crds(crds::Crds),
     /// Tell what the Ballast in a data directory is doing
     Status(status::Status),
     /// Tell what a policy would do with an input: JSON in, decision out
@@ -45,6 +48,7 @@ impl Program {
             // no runtime yet: the launcher may have one thread only
             Command::PodExec => return node::launch::main(),
             Command::Up(up) => up.run(),
+            Command::Crds(crds) => crds.run(),
             Command::Status(status) => status.run(),
             Command::Decide(decide) => decide.run(),
             Command::Simulate(simulate) => simulate.run(),

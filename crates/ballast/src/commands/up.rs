@@ -65,6 +65,11 @@ impl Up {
         let shutdown = CancellationToken::new();
         let controllers = workloads::Controllers::new(client.clone(), workloads::Options::default());
         let controllers = tokio::spawn(controllers.run(shutdown.clone().cancelled_owned()));
+        controllers::crds::install(&client).await?;
+        let options = controllers::function::Options::new(data_dir.join("git"));
+        let functions =
+            controllers::function::run(client.clone(), options, shutdown.clone().cancelled_owned());
+        let functions = tokio::spawn(functions);
         let options = node::Options {
             schedule: true,
             api_server: Some((listener.addr.ip().to_string(), listener.addr.port())),
@@ -101,6 +106,7 @@ impl Up {
         }
         shutdown.cancel();
         controllers.abort();
+        functions.abort();
         listener.shutdown().await;
         started.map(|_| ())
     }
