@@ -9,11 +9,20 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod embedded;
+mod mailbox;
+mod open;
+mod packed;
+mod queue;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+
+pub use embedded::Embedded;
+pub use open::{Limits, Options, open};
 
 pub type Shared = Arc<dyn Store>;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
