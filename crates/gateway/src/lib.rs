@@ -36,4 +36,4 @@ mod upstream;
 pub use body::{Body, BoxError};
 pub use gateway::{Gateway, Parts};
 pub use metrics::{Family, Kind, Metrics, Sample, render};
-pub use options::{Cors, Hooks, Mount, Options};
+pub use options::{Cors, Hooks, Mount, Options, Serve};
