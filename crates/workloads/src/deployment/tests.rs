@@ -1,16 +1,16 @@
 use std::collections::BTreeMap;
 
+use engine::{
+    Verb,
+    effect::Effect,
+    kind,
+    testing::{at, from_json, lines, merge, seconds},
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    effect::Effect,
-    engine::Verb,
-    kind,
-    object::{annotation, name},
-    testing::{at, from_json, lines, merge, seconds},
-};
+use crate::object::{annotation, name};
 
 /// A Deployment and its ReplicaSets, to which plans are applied. Pods come up or stay away as the test says.
 struct World {

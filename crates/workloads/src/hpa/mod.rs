@@ -19,6 +19,12 @@ use std::{
 };
 
 use decide::hpa::Memory;
+use engine::{
+    Cache, Failure, Key, PlanError, Queue, Reconcile,
+    effect::{Plan, Target},
+    execute,
+    kind::{Kind, group_of},
+};
 use futures::future::{BoxFuture, FutureExt};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -28,9 +34,6 @@ use k8s_openapi::api::{
 use kube::{Client, core::SelectorExt};
 
 use crate::{
-    effect::{Plan, Target},
-    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, execute},
-    kind::{Kind, group_of},
     object::{being_deleted, uid},
     universe::Universe,
 };
@@ -176,6 +179,10 @@ pub(super) struct Scaled {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::HORIZONTAL_POD_AUTOSCALER)
     }
 
     fn plan<'a>(

@@ -1,6 +1,12 @@
 use std::collections::BTreeMap;
 
 use decide::quantity::{Figure, Quantity};
+use engine::{
+    Verb,
+    effect::Effect,
+    kind,
+    testing::{at, from_json, merge, seconds},
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -8,12 +14,6 @@ use super::{
     metrics::{Answers, Usage},
     plan::MEMORY,
     *,
-};
-use crate::{
-    effect::Effect,
-    engine::Verb,
-    kind,
-    testing::{at, from_json, merge, seconds},
 };
 
 /// An autoscaler, its target and the metrics APIs; each turn is one decision in a fresh process.
@@ -219,7 +219,7 @@ fn trouble_with_the_target_is_a_condition() {
         warning FailedGetScale "not found" on HorizontalPodAutoscaler default/web
         status HorizontalPodAutoscaler default/web {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"not found","reason":"FailedGetScale","status":"False","type":"AbleToScale"}],"desiredReplicas":0}
     "#]]
-    .assert_eq(&crate::testing::lines(&first));
+    .assert_eq(&engine::testing::lines(&first));
 }
 
 #[test]

@@ -128,7 +128,7 @@ impl Target {
         }
     }
 
-    pub(crate) fn reference(&self) -> ObjectReference {
+    pub fn reference(&self) -> ObjectReference {
         ObjectReference {
             api_version: Some(self.kind.api_version()),
             kind: Some(self.kind.kind.to_string()),
@@ -140,7 +140,7 @@ impl Target {
     }
 
     /// The metadata that makes a write conditional on this very object in this very version.
-    pub(crate) fn precondition(&self) -> Value {
+    pub fn precondition(&self) -> Value {
         let mut metadata = json!({ "uid": self.uid });
         if let Some(version) = &self.resource_version {
             metadata["resourceVersion"] = json!(version);

@@ -14,19 +14,17 @@ use kube::{
 use serde_json::{Value, json};
 use tracing::{debug, info};
 
-use super::{
-    cache::{Key, Write, WriteChange, version_number},
-    events::Events,
-};
 use crate::{
+    cache::{Key, Write, WriteChange, version_number},
     effect::{Announce, Effect, Event, Note, Propagation, Target},
+    events::Events,
     kind::Kind,
 };
 
 const DELETIONS_AT_ONCE: usize = 16;
 
 #[derive(Clone)]
-pub(crate) struct Executor {
+pub struct Executor {
     client: Client,
     events: Events,
     manager: String,
@@ -34,7 +32,7 @@ pub(crate) struct Executor {
 
 /// What a plan's execution did. After a failure the rest of the plan was left out.
 #[derive(Debug, Default)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     pub writes: Vec<(Kind, Write)>,
     pub failure: Option<Failure>,
 }
@@ -65,8 +63,9 @@ type Versions = HashMap<String, String>;
 // === impl Executor ===
 
 impl Executor {
-    pub fn new(client: Client) -> Self {
-        Self { events: Events::new(client.clone()), client, manager: "ballast-workloads".into() }
+    /// `manager` is the name under which the API notes which fields are ours.
+    pub fn new(client: Client, manager: impl Into<String>) -> Self {
+        Self { events: Events::new(client.clone()), client, manager: manager.into() }
     }
 
     pub async fn execute(&self, effects: Vec<Effect>) -> Outcome {
@@ -314,12 +313,13 @@ impl Executor {
         });
     }
 
-    fn api(&self, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+    pub(crate) fn api(&self, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
         api(&self.client, kind, namespace)
     }
 }
 
-pub(crate) fn api(client: &Client, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
+/// Requests for objects of a kind known only at run time.
+pub fn api(client: &Client, kind: &Kind, namespace: Option<&str>) -> Api<DynamicObject> {
     match namespace {
         Some(namespace) if kind.namespaced => {
             Api::namespaced_with(client.clone(), namespace, &kind.api_resource())

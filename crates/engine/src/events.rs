@@ -19,7 +19,7 @@ use crate::{effect::Event, kind};
 const REMEMBERED: usize = 4096;
 
 #[derive(Clone)]
-pub(crate) struct Events {
+pub struct Events {
     client: Client,
     seen: Arc<Mutex<HashMap<Identity, Seen>>>,
 }
@@ -107,7 +107,7 @@ impl Events {
 }
 
 /// API times have seconds.
-pub(crate) fn whole_second(time: Timestamp) -> Timestamp {
+pub fn whole_second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 

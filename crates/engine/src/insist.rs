@@ -6,7 +6,7 @@ const ATTEMPTS: u32 = 6;
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 
 /// Asks again after a short pause, unless the answer is that there is nothing.
-pub(crate) async fn insist<T, F>(mut ask: impl FnMut() -> F) -> Result<T, kube::Error>
+pub async fn insist<T, F>(mut ask: impl FnMut() -> F) -> Result<T, kube::Error>
 where
     F: Future<Output = Result<T, kube::Error>>,
 {

@@ -1,8 +1,9 @@
 //! The kinds of API object the controllers name. Kinds found by discovery at run time have the same form.
 
-use std::{borrow::Cow, fmt};
+use std::{any::TypeId, borrow::Cow, fmt};
 
-use kube::core::ApiResource;
+use k8s_openapi::NamespaceResourceScope;
+use kube::{Resource, core::ApiResource};
 
 /// One row of what an API serves: enough to build any request for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,6 +16,8 @@ pub struct Kind {
 }
 
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
+pub const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 pub const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 pub const SERVICE_ACCOUNT: Kind = Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts");
@@ -51,7 +54,7 @@ impl Kind {
         }
     }
 
-    const fn namespaced(
+    pub const fn namespaced(
         group: &'static str,
         version: &'static str,
         kind: &'static str,
@@ -60,13 +63,28 @@ impl Kind {
         Self::row(group, version, kind, plural, true)
     }
 
-    const fn cluster(
+    pub const fn cluster(
         group: &'static str,
         version: &'static str,
         kind: &'static str,
         plural: &'static str,
     ) -> Self {
         Self::row(group, version, kind, plural, false)
+    }
+
+    /// The kind of a type.
+    pub fn of<K: Resource<DynamicType = ()>>() -> Self
+    where
+        K::Scope: 'static,
+    {
+        let owned = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
+        Self {
+            group: owned(K::group(&())),
+            version: owned(K::version(&())),
+            kind: owned(K::kind(&())),
+            plural: owned(K::plural(&())),
+            namespaced: TypeId::of::<K::Scope>() == TypeId::of::<NamespaceResourceScope>(),
+        }
     }
 
     /// `apps/v1`, or `v1` for the core group.
@@ -83,7 +101,7 @@ impl Kind {
         self.group == other.group && self.plural == other.plural
     }
 
-    pub(crate) fn api_resource(&self) -> ApiResource {
+    pub fn api_resource(&self) -> ApiResource {
         ApiResource {
             group: self.group.to_string(),
             version: self.version.to_string(),
@@ -103,4 +121,17 @@ impl fmt::Display for Kind {
 /// The group of an `apiVersion`: `apps` of `apps/v1`, empty for `v1`.
 pub fn group_of(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::{core::v1::Namespace, policy::v1::PodDisruptionBudget};
+
+    use super::*;
+
+    #[test]
+    fn a_type_knows_its_kind() {
+        assert_eq!(Kind::of::<PodDisruptionBudget>(), POD_DISRUPTION_BUDGET);
+        assert_eq!(Kind::of::<Namespace>(), NAMESPACE);
+    }
 }

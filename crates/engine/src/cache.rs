@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
+use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use tokio::sync::Notify;
@@ -28,6 +29,7 @@ pub struct Change<K> {
 
 type Listener<K> = Box<dyn Fn(&Change<K>) + Send + Sync>;
 
+/// The objects of one kind, as far as the API has told of them, and who wants to hear of changes.
 pub struct Cache<K> {
     state: RwLock<State<K>>,
     listeners: Mutex<Vec<Listener<K>>>,
@@ -60,6 +62,12 @@ pub enum WriteChange {
 /// A cache of any kind, as far as waiting for own writes goes.
 pub trait Reflects: Send + Sync {
     fn reflects(&self, write: &Write) -> bool;
+    /// Everything written up to this version is shown.
+    fn version(&self) -> u64;
+    /// The uid and version of an object, if it is there.
+    fn version_of(&self, key: &Key) -> Option<(String, u64)>;
+    /// Until the first list is here.
+    fn filled(&self) -> BoxFuture<'_, ()>;
     /// Asks for a fresh list, for when an event that must come does not.
     fn request_relist(&self);
 }
@@ -257,6 +265,20 @@ impl<K: Resource + Send + Sync> Reflects for Cache<K> {
                 meta.uid.as_deref() != Some(&write.uid) || meta.deletion_timestamp.is_some()
             }),
         }
+    }
+
+    fn version(&self) -> u64 {
+        Cache::version(self)
+    }
+
+    fn version_of(&self, key: &Key) -> Option<(String, u64)> {
+        let object = self.get(key)?;
+        let meta = object.meta();
+        Some((meta.uid.clone().unwrap_or_default(), version_number(meta.resource_version.as_deref())))
+    }
+
+    fn filled(&self) -> BoxFuture<'_, ()> {
+        self.synced().boxed()
     }
 
     fn request_relist(&self) {

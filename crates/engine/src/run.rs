@@ -1,22 +1,25 @@
 //! Runs one controller: takes keys from its queue, plans, executes, and remembers own writes until the caches show them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::{task::JoinSet, time::Instant};
+use kube::api::ListParams;
+use tokio::{sync::OnceCell, task::JoinSet, time::Instant};
 use tracing::{debug, warn};
 
-use super::{
-    cache::{Key, Reflects, Write},
+use crate::{
+    cache::{Key, Reflects, Write, WriteChange, version_number},
+    effect::{Effect, Plan},
     execute::{Executor, Failure},
+    insist,
+    kind::Kind,
     queue::Queue,
 };
-use crate::{effect::Plan, kind::Kind, start::Synced, universe::Universe};
 
 const WORKERS: usize = 4;
 const OWN_WRITE_POLL: Duration = Duration::from_millis(10);
@@ -26,8 +29,11 @@ const OWN_WRITE_PATIENCE: Duration = Duration::from_secs(3);
 const CONFLICTS_BELIEVED: u32 = 3;
 
 /// A controller, seen from its runner.
-pub(crate) trait Reconcile: Send + Sync + 'static {
+pub trait Reconcile: Send + Sync + 'static {
     fn name(&self) -> &'static str;
+
+    /// The kind whose objects the keys name, if they name objects.
+    fn kind(&self) -> Option<Kind>;
 
     /// What to do for `key` now. `failure` is why the previous plan for it ended early.
     fn plan<'a>(
@@ -41,7 +47,7 @@ pub(crate) trait Reconcile: Send + Sync + 'static {
 /// Data that a plan needs could not be had.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct PlanError(pub String);
+pub struct PlanError(pub String);
 
 impl From<kube::Error> for PlanError {
     fn from(error: kube::Error) -> Self {
@@ -49,10 +55,21 @@ impl From<kube::Error> for PlanError {
     }
 }
 
+/// Knows of kinds that have no cache of their own here.
+pub trait OtherKinds: Send + Sync {
+    /// For when what was decided on a kind's objects keeps being outdated.
+    fn request_relist(&self, kind: &Kind);
+}
+
+/// There are none.
+impl OtherKinds for () {
+    fn request_relist(&self, _: &Kind) {}
+}
+
 pub(crate) struct Runner {
     pub executor: Executor,
     pub caches: Arc<HashMap<Kind, Arc<dyn Reflects>>>,
-    pub universe: Arc<Universe>,
+    pub others: Arc<dyn OtherKinds>,
 }
 
 /// What is remembered of a key between its turns.
@@ -65,37 +82,44 @@ struct Memory {
     n_conflicts: u32,
 }
 
+/// Of a key's object, at the time its plan was made.
+struct Shown {
+    kind: Kind,
+    cache_version: u64,
+    /// uid and version; nothing if the cache does not know the object.
+    object_version: Option<(String, u64)>,
+}
+
 struct Work {
     controller: Arc<dyn Reconcile>,
     queue: Arc<Queue<Key>>,
     executor: Executor,
     caches: Arc<HashMap<Kind, Arc<dyn Reflects>>>,
-    universe: Arc<Universe>,
+    others: Arc<dyn OtherKinds>,
     memory: Mutex<HashMap<Key, Memory>>,
+    /// Where the API was when this life began. A cache that has come so far shows no state from before it.
+    begun_at: OnceCell<u64>,
+    confirmed: Mutex<HashSet<Key>>,
 }
 
 impl Runner {
-    /// Begins when all `caches` are filled: a controller that sees a part takes the rest for missing.
-    pub fn start(
-        &self,
-        controller: Arc<dyn Reconcile>,
-        queue: Arc<Queue<Key>>,
-        caches: Vec<Arc<dyn Synced>>,
-        tasks: &mut JoinSet<()>,
-    ) {
+    /// Begins when all caches are filled: a controller that sees a part takes the rest for missing.
+    pub fn start(&self, controller: Arc<dyn Reconcile>, queue: Arc<Queue<Key>>, tasks: &mut JoinSet<()>) {
         let work = Arc::new(Work {
             controller,
             queue,
             executor: self.executor.clone(),
             caches: self.caches.clone(),
-            universe: self.universe.clone(),
+            others: self.others.clone(),
             memory: Mutex::default(),
+            begun_at: OnceCell::new(),
+            confirmed: Mutex::default(),
         });
         for _ in 0..WORKERS {
-            let (work, caches) = (work.clone(), caches.clone());
+            let work = work.clone();
             tasks.spawn(async move {
-                for cache in caches {
-                    cache.synced().await;
+                for cache in work.caches.values() {
+                    cache.filled().await;
                 }
                 loop {
                     let key = work.queue.next().await;
@@ -116,6 +140,7 @@ impl Work {
         let name = self.controller.name();
         let failure = self.memory().get(key).and_then(|memory| memory.failure.clone());
         let now = Timestamp::now();
+        let shown = self.shown(key);
         let plan = match self.controller.plan(key, failure.as_ref(), now).await {
             Ok(plan) => plan,
             Err(error) => {
@@ -124,6 +149,10 @@ impl Work {
                 return;
             }
         };
+        let writes = plan.effects.iter().any(|effect| !matches!(effect, Effect::Event(_)));
+        if writes && !self.is_confirmed(key, shown).await {
+            return;
+        }
         let outcome = self.executor.execute(plan.effects).await;
         if let Some(at) = plan.next {
             // Up to the next millisecond, so as not to wake just before the time.
@@ -166,7 +195,62 @@ impl Work {
     fn relist(&self, kind: &Kind) {
         match self.caches.get(kind) {
             Some(cache) => cache.request_relist(),
-            None => self.universe.request_relist(kind),
+            None => self.others.request_relist(kind),
+        }
+    }
+
+    /// What the cache holds of the key's object.
+    fn shown(&self, key: &Key) -> Option<Shown> {
+        let kind = self.controller.kind()?;
+        let cache = self.caches.get(&kind)?;
+        // the version first: what is read after it is at least as new
+        Some(Shown { cache_version: cache.version(), object_version: cache.version_of(key), kind })
+    }
+
+    /// Whether the plan was made from the present: a list from before the last crash looks like a wish to go back.
+    /// If it was not, the key comes again when the cache has caught up.
+    async fn is_confirmed(&self, key: &Key, shown: Option<Shown>) -> bool {
+        let Some(Shown { kind, cache_version, object_version }) = shown else { return true };
+        let confirmed = || self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
+        if cache_version >= *self.begun_at.get_or_init(|| self.live_version(&kind)).await
+            || confirmed().contains(key)
+        {
+            return true;
+        }
+        let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
+        let change = match self.executor.api(&kind, namespace).get_metadata_opt(&key.name).await {
+            Ok(Some(live)) => {
+                let version = version_number(live.metadata.resource_version.as_deref());
+                if object_version.as_ref().is_some_and(|(_, shown)| *shown >= version) {
+                    confirmed().insert(key.clone());
+                    return true;
+                }
+                WriteChange::Applied { version }
+            }
+            Ok(None) if object_version.is_none() => return true,
+            Ok(None) => WriteChange::Deleted,
+            Err(error) => {
+                warn!(controller = self.controller.name(), %key, %error, "cannot confirm the object, retrying");
+                self.queue.retry(key.clone());
+                return false;
+            }
+        };
+        debug!(controller = self.controller.name(), %key, "the cache is behind, waiting for it");
+        let uid = object_version.map(|(uid, _)| uid).unwrap_or_default();
+        let awaited = (kind, Write { key: key.clone(), uid, change });
+        let memory = Memory { writes: vec![awaited], written: Some(Instant::now()), ..Memory::default() };
+        self.memory().insert(key.clone(), memory);
+        self.queue.add_after(key.clone(), OWN_WRITE_POLL);
+        false
+    }
+
+    async fn live_version(&self, kind: &Kind) -> u64 {
+        let api = self.executor.api(kind, None);
+        let one = ListParams::default().limit(1);
+        match insist(|| api.list_metadata(&one)).await {
+            Ok(list) => version_number(list.metadata.resource_version.as_deref()),
+            // then each object is confirmed on its own
+            Err(_) => u64::MAX,
         }
     }
 

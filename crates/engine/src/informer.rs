@@ -10,7 +10,7 @@ use kube::{
 use serde::de::DeserializeOwned;
 use tracing::{debug, warn};
 
-use super::cache::{Cache, version_number};
+use crate::cache::{Cache, version_number};
 
 const PAGE: u32 = 500;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ enum Error {
 }
 
 /// Runs until dropped. `relist_every` bounds for how long a lost watch event can go unnoticed.
-pub(crate) async fn run<K>(api: Api<K>, cache: Arc<Cache<K>>, relist_every: Duration)
+pub async fn run<K>(api: Api<K>, cache: Arc<Cache<K>>, relist_every: Duration)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
