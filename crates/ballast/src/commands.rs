@@ -2,6 +2,7 @@
 
 mod decide;
 mod promql;
+mod serve;
 mod simulate;
 mod status;
 mod up;
@@ -24,6 +25,8 @@ pub struct Program {
 enum Command {
     /// Start everything in one process, on an embedded Kubernetes that kubectl can use
     Up(up::Up),
+    /// Run as a node of Ballast on a cluster
+    Serve(serve::Serve),
     /// Tell what the Ballast in a data directory is doing
     Status(status::Status),
     /// Tell what a policy would do with an input: JSON in, decision out
@@ -45,6 +48,7 @@ impl Program {
             // no runtime yet: the launcher may have one thread only
             Command::PodExec => return node::launch::main(),
             Command::Up(up) => up.run(),
+            Command::Serve(serve) => serve.run(),
             Command::Status(status) => status.run(),
             Command::Decide(decide) => decide.run(),
             Command::Simulate(simulate) => simulate.run(),

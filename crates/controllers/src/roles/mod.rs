@@ -100,7 +100,7 @@ struct Keeper {
 
 /// The handle, and what keeps it true until `shutdown`; then roles are given back.
 pub fn keep(
-    client: &Client,
+    client: Client,
     options: Options,
     shutdown: impl Future<Output = ()> + Send,
 ) -> (Handle, impl Future<Output = ()> + Send) {
@@ -110,7 +110,7 @@ pub fn keep(
     let cache = Arc::new(Cache::<Lease>::default());
     let told = changed.clone();
     cache.listen(move |_| told.notify_one());
-    let api = Api::namespaced(client.clone(), &options.namespace);
+    let api = Api::namespaced(client, &options.namespace);
     let keeper = Keeper {
         api: api.clone(),
         options,
