@@ -11,6 +11,7 @@
 
 mod embedded;
 mod mailbox;
+mod nats;
 mod open;
 mod packed;
 mod queue;
@@ -22,6 +23,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 
 pub use embedded::Embedded;
+pub use nats::Nats;
 pub use open::{Limits, Options, open};
 
 pub type Shared = Arc<dyn Store>;
