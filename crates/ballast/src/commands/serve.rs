@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     control_plane::{ControlPlane, Leadership, Listen, Options},
+    output,
     signals::StopSignals,
 };
 
@@ -104,7 +105,10 @@ impl Serve {
             loopback_pods: self.loopback_pods,
         };
         let plane = ControlPlane::start(client, store, options).await?;
-        tracing::info!(gateway = %plane.gateway, operator = %plane.operator, "serving");
+        output::answer(format_args!(
+            "serving functions on http://{} and operators on http://{}",
+            plane.gateway, plane.operator
+        ));
         stop.received().await;
         tracing::info!("stopping: calls under way get their time to end");
         tokio::select! {
