@@ -1,5 +1,6 @@
 //! The command line. Each command is a file of its own.
 
+mod crds;
 mod decide;
 mod promql;
 mod serve;
@@ -27,6 +28,8 @@ enum Command {
     Up(up::Up),
     /// Run as a node of Ballast on a cluster
     Serve(serve::Serve),
+    /// Print the CustomResourceDefinitions, for `kubectl apply -f -`
+    Crds(crds::Crds),
     /// Tell what the Ballast in a data directory is doing
     Status(status::Status),
     /// Tell what a policy would do with an input: JSON in, decision out
@@ -49,6 +52,7 @@ impl Program {
             Command::PodExec => return node::launch::main(),
             Command::Up(up) => up.run(),
             Command::Serve(serve) => serve.run(),
+            Command::Crds(crds) => crds.run(),
             Command::Status(status) => status.run(),
             Command::Decide(decide) => decide.run(),
             Command::Simulate(simulate) => simulate.run(),

@@ -15,18 +15,21 @@ use std::{
 
 use anyhow::{Context, Result};
 use controllers::{
-    catalog, demand,
+    catalog, demand, function,
     roles::{self, Handle},
     scraping,
 };
 use functions::{Activity, Catalog};
-use gateway::{Gateway, Hooks};
+use gateway::{Dispatcher, Gateway, Hooks};
 use metrics::{
     Database, Gauge,
     scrape::{self, Scraper, SystemClock},
 };
 use serde_json::{Map, Value, json};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::{
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
 use tokio_util::sync::CancellationToken;
 
 #[derive(Clone, Debug)]
@@ -41,6 +44,8 @@ pub struct Options {
     pub debug_on_gateway: bool,
     pub leadership: Leadership,
     pub scrape_interval: Duration,
+    /// Whether Kyma's Functions are looked after too.
+    pub functions: Option<function::Options>,
     /// Whether pods may have addresses of this machine, as those of the process node do.
     pub loopback_pods: bool,
 }
@@ -107,6 +112,14 @@ impl ControlPlane {
             hooks,
         });
 
+        let (dispatching, may_dispatch) = watch::channel(false);
+        tasks.spawn(follow_mastership(roles.changes(), dispatching));
+        let dispatcher = Dispatcher::new(gateway.clone(), options.node.clone(), may_dispatch.clone());
+        tasks.spawn(dispatcher.run(stop.clone()));
+        if let Some(options) = options.functions.clone() {
+            tasks.spawn(function_controller(client.clone(), options, may_dispatch));
+        }
+
         let (scraped, keep) = scraping::keep(
             scraping::Parts {
                 view: view.clone(),
@@ -168,6 +181,35 @@ impl ControlPlane {
     }
 }
 
+async fn follow_mastership(mut roles: watch::Receiver<roles::Roles>, told: watch::Sender<bool>) {
+    loop {
+        let is_master = roles.borrow_and_update().master;
+        told.send_if_modified(|known| std::mem::replace(known, is_master) != is_master);
+        if roles.changed().await.is_err() {
+            // a node that is alone stays what it is
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Runs while this node is the master: two of them would argue about the same objects.
+async fn function_controller(
+    client: kube::Client,
+    options: function::Options,
+    mut is_master: watch::Receiver<bool>,
+) {
+    loop {
+        if is_master.wait_for(|is_master| *is_master).await.is_err() {
+            return;
+        }
+        let mut lost = is_master.clone();
+        let until_lost = async move {
+            let _ = lost.wait_for(|is_master| !*is_master).await;
+        };
+        function::run(client.clone(), options.clone(), until_lost).await;
+    }
+}
+
 async fn listen<F>(
     listen: Listen,
     what: &str,
@@ -190,7 +232,7 @@ where
 
 fn hooks(
     decisions: &demand::Decisions,
-    view: &tokio::sync::watch::Receiver<Arc<catalog::View>>,
+    view: &watch::Receiver<Arc<catalog::View>>,
 ) -> Hooks {
     let for_status = decisions.clone();
     let view = view.clone();

@@ -31,8 +31,9 @@ enum Error {
     WatchEnded(String),
 }
 
-/// Runs until dropped. `relist_every` bounds for how long a lost watch event can go unnoticed.
-pub async fn run<K>(api: Api<K>, cache: Arc<Cache<K>>, relist_every: Duration)
+/// Runs until dropped. `labels` is a selector, empty for all objects; `relist_every` bounds for how long a lost watch
+/// event can go unnoticed.
+pub async fn run<K>(api: Api<K>, cache: Arc<Cache<K>>, labels: String, relist_every: Duration)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -41,11 +42,11 @@ where
     let mut old_lists = 0;
     loop {
         let started = tokio::time::Instant::now();
-        match list(&api, &cache, old_lists >= OLD_LISTS_BELIEVED).await {
+        match list(&api, &cache, &labels, old_lists >= OLD_LISTS_BELIEVED).await {
             Ok(version) => {
                 old_lists = 0;
                 let watched = tokio::select! {
-                    watched = watch(&api, &cache, version) => watched,
+                    watched = watch(&api, &cache, &labels, version) => watched,
                     () = cache.relist_requested() => Ok(()),
                     () = tokio::time::sleep(relist_every) => Ok(()),
                 };
@@ -71,11 +72,11 @@ where
     }
 }
 
-async fn list<K>(api: &Api<K>, cache: &Cache<K>, believe_old: bool) -> Result<String, Error>
+async fn list<K>(api: &Api<K>, cache: &Cache<K>, labels: &str, believe_old: bool) -> Result<String, Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let mut params = ListParams::default().limit(PAGE);
+    let mut params = ListParams::default().limit(PAGE).labels(labels);
     let mut objects = Vec::new();
     let version = loop {
         let page = api.list(&params).await.map_err(Error::List)?;
@@ -94,11 +95,11 @@ where
 }
 
 /// Goes on from the last seen version as long as the server lets it; an error means to list again.
-async fn watch<K>(api: &Api<K>, cache: &Cache<K>, mut version: String) -> Result<(), Error>
+async fn watch<K>(api: &Api<K>, cache: &Cache<K>, labels: &str, mut version: String) -> Result<(), Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let params = WatchParams { bookmarks: true, ..WatchParams::default() };
+    let params = WatchParams { bookmarks: true, ..WatchParams::default() }.labels(labels);
     loop {
         let began = tokio::time::Instant::now();
         let events = api.watch(&params, &version).await.map_err(Error::Watch)?;

@@ -55,6 +55,23 @@ impl Engine {
         K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
         K::Scope: 'static,
     {
+        self.selected_cache(String::new())
+    }
+
+    /// The same for objects with a label only. There is one cache of a kind: whoever asks first, chooses.
+    pub fn labelled_cache<K>(&mut self, (key, value): (&str, &str)) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K::Scope: 'static,
+    {
+        self.selected_cache(format!("{key}={value}"))
+    }
+
+    fn selected_cache<K>(&mut self, labels: String) -> Arc<Cache<K>>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K::Scope: 'static,
+    {
         let made = self.made.get(&TypeId::of::<K>()).cloned();
         if let Some(cache) = made.and_then(|cache| cache.downcast().ok()) {
             return cache;
@@ -63,7 +80,7 @@ impl Engine {
         self.made.insert(TypeId::of::<K>(), cache.clone());
         self.by_kind.insert(Kind::of::<K>(), cache.clone());
         let api: Api<K> = Api::all(self.client.clone());
-        self.informers.push(informer::run(api, cache.clone(), self.relist_every).boxed());
+        self.informers.push(informer::run(api, cache.clone(), labels, self.relist_every).boxed());
         cache
     }
 

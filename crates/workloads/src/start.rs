@@ -98,7 +98,7 @@ impl Controllers {
                 caches.get(),
                 caches.get(),
                 universe.clone(),
-                options.hpa_sync_period,
+                &options,
                 &queue,
             );
             caches.engine.add(controller, queue);

@@ -163,7 +163,8 @@ impl Universe {
             }
         });
         let api: Api<Metadata> = Api::all_with(self.client.clone(), &kind.api_resource());
-        let task = tokio::spawn(informer::run(api, cache.clone(), self.relist_every)).abort_handle();
+        let task =
+            tokio::spawn(informer::run(api, cache.clone(), String::new(), self.relist_every)).abort_handle();
         Watch { cache, task, since: Instant::now() }
     }
 

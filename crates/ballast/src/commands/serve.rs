@@ -36,8 +36,8 @@ pub struct Serve {
     /// This node's name, unique among the nodes and the same after a restart [default: the host's name]
     #[arg(long, value_name = "NAME", env = "BALLAST_NODE_NAME")]
     node_name: Option<String>,
-    /// What to run
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "demand,function")]
+    /// What to run beside the functions on demand
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "function")]
     controllers: Vec<Controller>,
     /// Seconds after which a node that fell silent is replaced
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -58,9 +58,9 @@ pub struct Serve {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Controller {
-    /// Functions on demand: SlimFaas annotations, the gateway, asynchronous calls
-    Demand,
-    /// Kyma's Functions
+    /// Nothing
+    None,
+    /// Kyma's Functions, in all namespaces (their kind has to be installed: ballast crds)
     Function,
 }
 
@@ -89,10 +89,6 @@ impl Serve {
             .await
             .with_context(|| format!("failed to open the store {}", self.store))?;
 
-        if !self.controllers.contains(&Controller::Demand) {
-            stop.received().await;
-            return Ok(());
-        }
         let options = Options {
             namespace,
             node,
@@ -102,6 +98,10 @@ impl Serve {
             debug_on_gateway: self.debug_on_gateway,
             leadership: Leadership::Lease(Duration::from_secs(self.lease)),
             scrape_interval: Duration::from_secs(self.scrape_interval),
+            functions: self
+                .controllers
+                .contains(&Controller::Function)
+                .then(|| controllers::function::Options::new(std::env::temp_dir().join("ballast-git"))),
             loopback_pods: self.loopback_pods,
         };
         let plane = ControlPlane::start(client, store, options).await?;

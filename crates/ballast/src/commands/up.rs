@@ -85,6 +85,7 @@ impl Up {
         let shutdown = CancellationToken::new();
         let controllers = workloads::Controllers::new(client.clone(), workloads::Options::default());
         let controllers = tokio::spawn(controllers.run(shutdown.clone().cancelled_owned()));
+        controllers::crds::install(&client).await?;
         let options = node::Options {
             schedule: true,
             api_server: Some((listener.addr.ip().to_string(), listener.addr.port())),
@@ -157,6 +158,7 @@ impl Up {
             debug_on_gateway: true,
             leadership: Leadership::Alone,
             scrape_interval: std::time::Duration::from_secs(self.scrape_interval),
+            functions: Some(controllers::function::Options::new(data_dir.join("git"))),
             loopback_pods: true,
         };
         ControlPlane::start(client, store, options).await

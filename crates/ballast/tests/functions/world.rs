@@ -42,8 +42,8 @@ pub enum Nodes {
 impl fmt::Display for Nodes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::One => "one node",
-            Self::Three => "three nodes",
+            Self::One => "one",
+            Self::Three => "three",
         })
     }
 }
@@ -134,6 +134,9 @@ impl World {
             LEASE,
             "--scrape-interval",
             "1",
+            // Functions are looked after in all namespaces, which other tests have their own nodes for
+            "--controllers",
+            "none",
             "--loopback-pods",
             "--debug-on-gateway",
             "-v",

@@ -10,7 +10,7 @@ mod members;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
 use engine::{Cache, effect::Target, informer, kind::Kind};
 use functions::{Catalog, Snapshot};
@@ -22,6 +22,7 @@ use kube::{
     Api, Client, Resource,
     api::{DynamicObject, ListParams},
 };
+use serde::de::DeserializeOwned;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -77,17 +78,20 @@ pub fn start(
     tasks: &mut JoinSet<()>,
 ) -> watch::Receiver<Arc<View>> {
     let caches = Caches::new();
-    tasks.spawn(informer::run(Api::namespaced(client.clone(), namespace), caches.deployments.clone(), RELIST));
-    tasks.spawn(informer::run(
-        Api::namespaced(client.clone(), namespace),
-        caches.stateful_sets.clone(),
-        RELIST,
-    ));
-    tasks.spawn(informer::run(Api::namespaced(client.clone(), namespace), caches.pods.clone(), RELIST));
+    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.deployments.clone()));
+    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.stateful_sets.clone()));
+    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.pods.clone()));
     tasks.spawn(watch_functions(client.clone(), namespace.to_owned(), caches.functions.clone()));
     let (sender, view) = watch::channel(Arc::new(View::default()));
     tasks.spawn(caches.run(namespace.to_owned(), catalog, sender));
     view
+}
+
+async fn follow<K>(api: Api<K>, cache: Arc<Cache<K>>)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    informer::run(api, cache, String::new(), RELIST).await;
 }
 
 /// Waits until the cluster has the kind.
@@ -96,7 +100,7 @@ async fn watch_functions(client: Client, namespace: String, cache: Arc<Cache<Dyn
     while api.list(&ListParams::default().limit(1)).await.is_err() {
         tokio::time::sleep(LOOK_FOR_FUNCTIONS).await;
     }
-    informer::run(api, cache, RELIST).await;
+    follow(api, cache).await;
 }
 
 impl Caches {

@@ -36,6 +36,8 @@ use plan::{Action, Seen, plan};
 pub const MASTER: &str = "ballast-master";
 pub const SCRAPER: &str = "ballast-scraper";
 const PRESENCE: &str = "ballast-node-";
+/// On every lease of ours.
+const LABEL: (&str, &str) = ("app.kubernetes.io/part-of", "ballast");
 const RELIST: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Debug)]
@@ -122,7 +124,7 @@ pub fn keep(
         roles: sender,
     };
     let run = async move {
-        let informer = informer::run(api, cache, RELIST);
+        let informer = informer::run(api, cache, format!("{}={}", LABEL.0, LABEL.1), RELIST);
         let mut keeper = keeper;
         tokio::select! {
             () = informer => {}
@@ -231,7 +233,7 @@ impl Keeper {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
                 resource_version: version.map(str::to_owned),
-                labels: Some([("app.kubernetes.io/part-of".to_owned(), "ballast".to_owned())].into()),
+                labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
                 ..ObjectMeta::default()
             },
             spec: Some(LeaseSpec {

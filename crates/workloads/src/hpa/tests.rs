@@ -43,7 +43,10 @@ impl World {
         let hpa: HorizontalPodAutoscaler = from_json(self.hpa.clone());
         let scaled = self.scaled();
         let pods: Vec<Arc<Pod>> = (0..self.replicas).map(pod).collect();
-        observe::input(&hpa, &hpa.spec, &scaled, &pods, answers, plan::stored_memory(&hpa), at(self.now))
+        let memory = plan::stored_memory(&hpa);
+        let circumstances =
+            observe::Circumstances { settings: Default::default(), memory, now: at(self.now) };
+        observe::input(&hpa, &hpa.spec, &scaled, &pods, answers, circumstances)
     }
 
     fn scaled(&self) -> Scaled {
