@@ -3,6 +3,7 @@
 mod crds;
 mod decide;
 mod promql;
+mod serve;
 mod simulate;
 mod status;
 mod up;
@@ -25,6 +26,8 @@ pub struct Program {
 enum Command {
     /// Start everything in one process, on an embedded Kubernetes that kubectl can use
     Up(up::Up),
+    /// Run as a node of Ballast on a cluster
+    Serve(serve::Serve),
     /// Print the CustomResourceDefinitions, for `kubectl apply -f -`
     Crds(crds::Crds),
     /// Tell what the Ballast in a data directory is doing
@@ -48,6 +51,7 @@ impl Program {
             // no runtime yet: the launcher may have one thread only
             Command::PodExec => return node::launch::main(),
             Command::Up(up) => up.run(),
+            Command::Serve(serve) => serve.run(),
             Command::Crds(crds) => crds.run(),
             Command::Status(status) => status.run(),
             Command::Decide(decide) => decide.run(),

@@ -3,7 +3,10 @@
 use std::{
     collections::{BTreeMap, HashSet},
     net::IpAddr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use api::slimfaas::{Problem, Settings};
@@ -52,7 +55,10 @@ pub struct Snapshot {
 
 /// A handle to the latest [`Snapshot`].
 #[derive(Clone, Debug)]
-pub struct Catalog(watch::Sender<Arc<Snapshot>>);
+pub struct Catalog {
+    latest: watch::Sender<Arc<Snapshot>>,
+    filled: Arc<AtomicBool>,
+}
 
 impl Function {
     pub fn name(&self) -> &Arc<str> {
@@ -67,27 +73,38 @@ impl Function {
 
 impl Default for Catalog {
     fn default() -> Self {
-        Catalog(watch::Sender::new(Arc::default()))
+        Catalog { latest: watch::Sender::new(Arc::default()), filled: Arc::default() }
     }
 }
 
 impl Catalog {
     pub fn current(&self) -> Arc<Snapshot> {
-        self.0.borrow().clone()
+        self.latest.borrow().clone()
     }
 
     pub fn get(&self, name: &str) -> Option<Arc<Function>> {
-        self.0.borrow().functions.get(name).cloned()
+        self.latest.borrow().functions.get(name).cloned()
+    }
+
+    /// Whether `snapshot` is still the latest; cheaper than asking for the latest.
+    pub fn is_current(&self, snapshot: &Arc<Snapshot>) -> bool {
+        Arc::ptr_eq(&self.latest.borrow(), snapshot)
+    }
+
+    /// Whether somebody has told of the functions yet; until then an empty catalog means nothing.
+    pub fn is_filled(&self) -> bool {
+        self.filled.load(Ordering::Acquire)
     }
 
     /// Tells of every change after this call; the state at the time of the call counts as seen.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Snapshot>> {
-        self.0.subscribe()
+        self.latest.subscribe()
     }
 
     /// Tells subscribers, unless nothing changed.
     pub fn publish(&self, snapshot: Snapshot) {
-        self.0.send_if_modified(|known| {
+        self.filled.store(true, Ordering::Release);
+        self.latest.send_if_modified(|known| {
             let changed = **known != snapshot;
             if changed {
                 *known = Arc::new(snapshot);

@@ -1,1 +1,40 @@
 //! The HTTP path of functions on demand.
+//!
+//! ```text
+//! client ─▶ server ─▶ route ─▶ call ──▶ hold until a pod is ready ──▶ upstream: least-loaded pod ─▶ pod
+//!                       │        └─ Activity: who is called, and so awake
+//!                       ├─▶ async_calls ─▶ store ─▶ dispatcher ─▶ upstream
+//!                       ├─▶ publish (to all pods of all subscribers), wake, status
+//!                       └─▶ what the program mounts: debug endpoints, more metrics
+//! ```
+//!
+//! It knows neither Kubernetes nor where the store is: functions and their pods come from a [`functions::Catalog`], and
+//! that a function is wanted goes out by [`functions::Activity`].
+
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod async_calls;
+mod body;
+mod call;
+mod caller;
+mod cors;
+mod forward;
+mod gateway;
+mod hold;
+mod metrics;
+mod options;
+mod path;
+mod publish;
+mod reply;
+mod request_id;
+mod route;
+mod server;
+mod status;
+mod upgrade;
+mod upstream;
+
+pub use async_calls::{Dispatcher, QueueGauges};
+pub use body::{Body, BoxError};
+pub use gateway::{Gateway, Parts};
+pub use metrics::{Family, Kind, Metrics, Sample, render};
+pub use options::{Cors, Hooks, Mount, Options, Serve};

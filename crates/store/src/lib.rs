@@ -9,11 +9,22 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod embedded;
+mod mailbox;
+mod nats;
+mod open;
+mod packed;
+mod queue;
+
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+
+pub use embedded::Embedded;
+pub use nats::Nats;
+pub use open::{Limits, Options, open};
 
 pub type Shared = Arc<dyn Store>;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -23,12 +34,15 @@ pub enum Error {
     /// Somebody else wrote the key, or settled the item, in between.
     #[error("{key}: changed by somebody else")]
     Conflict { key: String },
-    /// The queue or a size limit; trying the same at once is pointless.
+    /// More than can ever be kept; trying the same again is pointless.
     #[error("{0}")]
     TooLarge(String),
-    #[error("queue {queue} is full: {limit} items")]
-    Full { queue: String, limit: usize },
-    /// The place cannot be reached or refuses to write now.
+    #[error("queue {queue} is full: it holds {limit}")]
+    Full { queue: String, limit: String },
+    /// The address or the options make no sense, or what is there is not ours.
+    #[error("{0}")]
+    Open(String),
+    /// The place cannot be reached or refuses to write now. What was asked may have happened or not.
     #[error("the store is not available: {0}")]
     Unavailable(String),
 }
@@ -81,7 +95,7 @@ pub struct Taken {
 /// How much may be given out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Take {
-    /// Who takes; a process that lives again under its name may be given its own items at once.
+    /// Who takes, for people who look into the store.
     pub holder: String,
     /// Of the whole queue, those given out before included.
     pub in_flight: usize,
@@ -99,8 +113,18 @@ pub enum Settle {
     Retry(Duration),
     /// Kept apart, with the reason, until somebody replays or deletes it.
     Dead(String),
-    /// Keep it for so long more.
+    /// Keep it for so long from now; refused once the time is over.
     Extend(Duration),
+}
+
+/// Where an item is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Ready, or waiting for its next time, after so many attempts.
+    Waiting { attempts: u32 },
+    /// Given out; whoever knows the ticket may settle it, not only who took it.
+    InFlight { attempt: u32, ticket: u64 },
+    Dead { attempts: u32, reason: String },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -139,10 +163,17 @@ pub trait Store: Send + Sync + 'static {
     async fn enqueue(&self, queue: &str, item: NewItem) -> Result<()>;
     /// First in, first out; retries when their time has come. Empty if there is nothing or no room.
     async fn take(&self, queue: &str, take: Take) -> Result<Vec<Taken>>;
+    /// Refused as a conflict if the item was given out again, or settled, in between. An item whose time is over is
+    /// still its holder's until it is given out again.
     async fn settle(&self, queue: &str, id: &str, ticket: u64, settle: Settle) -> Result<()>;
+    /// None if it was never handed in, is done or was buried.
+    async fn find(&self, queue: &str, id: &str) -> Result<Option<Place>>;
     async fn counts(&self, queue: &str) -> Result<Counts>;
+    /// Those that hold anything, in the order of names.
     async fn queues(&self) -> Result<Vec<String>>;
-    /// Names of queues in which something may have become possible: an item came, was settled, or its time came.
+    /// Names of queues in which something may have become possible: an item came, was settled, or its time came. All
+    /// that hold anything come first; of several changes in a row one may be told. The stream ends if the store can no
+    /// longer tell; whoever listens begins again.
     async fn queue_changes(&self) -> Result<BoxStream<'static, String>>;
     async fn dead(&self, queue: &str) -> Result<Vec<Dead>>;
     /// From the dead back into the queue, with its attempts forgotten; false if there is no such item.

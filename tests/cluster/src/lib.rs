@@ -1,5 +1,6 @@
 //! A Kubernetes to test on: embedded, or the real one built from pinned modules. One test body runs on both.
 
+mod nats;
 mod process;
 pub mod real;
 pub mod tools;
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+pub use nats::Nats;
 pub use process::{Running, free_ports, spawn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

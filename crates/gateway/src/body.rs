@@ -1,0 +1,266 @@
+//! Bodies: what the gateway answers with, and what it sends on to pods.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame, SizeHint};
+use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
+use hyper::body::Incoming;
+use tokio::time::{Instant, Sleep};
+
+use crate::upstream::Answer;
+
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+/// The body of an answer.
+#[derive(Debug)]
+pub struct Body(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Whole(Bytes),
+    Answer(Answer),
+    Other(UnsyncBoxBody<Bytes, BoxError>),
+}
+
+/// The body of a request to a pod.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    Whole(Bytes),
+    Upload(Upload),
+}
+
+/// The body of a client's request on its way to a pod.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    /// Read while the call was held.
+    early: VecDeque<Frame<Bytes>>,
+    n_early: usize,
+    rest: Incoming,
+    /// Bytes that may still come.
+    left: u64,
+    idle: Idle,
+}
+
+/// Notices a body that stands still.
+///
+/// The timer exists only once something had to be waited for, and is moved only when it fires: a body that flows costs
+/// one reading of the clock a frame.
+#[derive(Debug)]
+pub(crate) struct Idle {
+    limit: Duration,
+    since: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// Why a client's body ended early.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    #[error("the body is longer than this gateway allows")]
+    TooLarge,
+    #[error("no more of the body came for {0:?}")]
+    Idle(Duration),
+    #[error("the client did not send its whole body: {0}")]
+    Client(hyper::Error),
+}
+
+// === impl Body ===
+
+impl Body {
+    pub fn empty() -> Self {
+        Body(Kind::Whole(Bytes::new()))
+    }
+
+    pub fn new<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        Body(Kind::Other(body.map_err(Into::into).boxed_unsync()))
+    }
+}
+
+impl<T: Into<Bytes>> From<T> for Body {
+    fn from(whole: T) -> Self {
+        Body(Kind::Whole(whole.into()))
+    }
+}
+
+impl From<Answer> for Body {
+    fn from(answer: Answer) -> Self {
+        Body(Kind::Answer(answer))
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        match &mut self.0 {
+            Kind::Whole(whole) => Poll::Ready(take_whole(whole)),
+            Kind::Answer(answer) => Pin::new(answer).poll_frame(cx),
+            Kind::Other(other) => Pin::new(other).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Whole(whole) => whole.is_empty(),
+            Kind::Answer(answer) => answer.is_end_stream(),
+            Kind::Other(other) => other.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Whole(whole) => SizeHint::with_exact(whole.len() as u64),
+            Kind::Answer(answer) => answer.size_hint(),
+            Kind::Other(other) => other.size_hint(),
+        }
+    }
+}
+
+fn take_whole<E>(whole: &mut Bytes) -> Option<Result<Frame<Bytes>, E>> {
+    (!whole.is_empty()).then(|| Ok(Frame::data(std::mem::take(whole))))
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    pub(crate) fn empty() -> Self {
+        Outgoing::Whole(Bytes::new())
+    }
+}
+
+impl http_body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = UploadError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        match &mut *self {
+            Outgoing::Whole(whole) => Poll::Ready(take_whole(whole)),
+            Outgoing::Upload(upload) => upload.poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Outgoing::Whole(whole) => whole.is_empty(),
+            Outgoing::Upload(upload) => upload.early.is_empty() && upload.rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Outgoing::Whole(whole) => SizeHint::with_exact(whole.len() as u64),
+            Outgoing::Upload(upload) => upload.size_hint(),
+        }
+    }
+}
+
+// === impl Upload ===
+
+impl Upload {
+    pub(crate) fn new(body: Incoming, limit: u64, idle: Duration) -> Self {
+        Upload { early: VecDeque::new(), n_early: 0, rest: body, left: limit, idle: Idle::new(idle) }
+    }
+
+    /// Reads ahead as long as `room` lasts. Only a server that reads notices that the client is gone, so a call that
+    /// waits reads what it has room for. Ends only if something is wrong with the body.
+    pub(crate) async fn read_ahead(&mut self, room: usize) -> UploadError {
+        while self.n_early < room && !self.rest.is_end_stream() {
+            match std::future::poll_fn(|cx| self.poll_rest(cx)).await {
+                Some(Ok(frame)) => {
+                    self.n_early += frame.data_ref().map_or(0, Bytes::len);
+                    self.early.push_back(frame);
+                }
+                Some(Err(error)) => return error,
+                None => break,
+            }
+        }
+        std::future::pending().await
+    }
+
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        match self.early.pop_front() {
+            Some(frame) => {
+                self.n_early -= frame.data_ref().map_or(0, Bytes::len);
+                Poll::Ready(Some(Ok(frame)))
+            }
+            None => self.poll_rest(cx),
+        }
+    }
+
+    fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.rest).poll_frame(cx) else {
+            ready!(self.idle.poll(cx));
+            return Poll::Ready(Some(Err(UploadError::Idle(self.idle.limit))));
+        };
+        self.idle.moved();
+        Poll::Ready(match frame {
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, Bytes::len) as u64;
+                match self.left.checked_sub(length) {
+                    Some(left) => {
+                        self.left = left;
+                        Some(Ok(frame))
+                    }
+                    None => Some(Err(UploadError::TooLarge)),
+                }
+            }
+            Some(Err(error)) => Some(Err(UploadError::Client(error))),
+            None => None,
+        })
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (early, rest) = (self.n_early as u64, self.rest.size_hint());
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower() + early);
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper + early);
+        }
+        hint
+    }
+}
+
+// === impl Idle ===
+
+impl Idle {
+    pub(crate) fn new(limit: Duration) -> Self {
+        Idle { limit, since: None, timer: None }
+    }
+
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    pub(crate) fn moved(&mut self) {
+        self.since = None;
+    }
+
+    /// Ready once nothing moved for too long.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let until = *self.since.get_or_insert_with(Instant::now) + self.limit;
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
+        loop {
+            ready!(timer.as_mut().poll(cx));
+            if Instant::now() >= until {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(until);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! A synchronous call: wait for a pod if there is none, ask the least loaded one, pass its answer on.
+
+use std::{error::Error as _, io, sync::Arc, time::Duration};
+
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request};
+use http_body::Body as _;
+use hyper::{body::Incoming, upgrade::OnUpgrade};
+use tokio::time::Instant;
+
+use crate::{
+    body::{Body, Outgoing, Upload, UploadError},
+    caller::Peer,
+    forward,
+    gateway::Gateway,
+    hold::{bad_upload, hold},
+    reply::Refusal,
+    upgrade,
+    upstream::{Exchange, Lasting, SendError, State, Taken, Upstream},
+};
+
+/// How long a call waited for the first pod, in milliseconds; only calls that waited have it.
+const COLD_START: HeaderName = HeaderName::from_static("ballast-cold-start");
+
+/// All of a call that the gateway has to know.
+pub(crate) struct Call {
+    pub upstream: Arc<Upstream>,
+    /// What the pod is asked for.
+    pub uri: Uri,
+    pub peer: Peer,
+    pub request_id: HeaderValue,
+    pub request: Request<Incoming>,
+}
+
+struct Answered {
+    exchange: Exchange,
+    taken: Taken,
+    /// How long the call was held for want of pods.
+    held: Option<Duration>,
+}
+
+pub(crate) async fn call(gateway: &Gateway, call: Call) -> Response<Body> {
+    let Call { upstream, uri, peer, request_id, mut request } = call;
+    let arrived = Instant::now();
+    let lasting =
+        Lasting { call: gateway.activity().begin(&upstream.name), active: upstream.metrics.activate() };
+    let state = upstream.state();
+    let timeout = state.function.settings.sync_timeout;
+    let on_upgrade = hyper::upgrade::on(&mut request);
+    let (mut parts, body) = request.into_parts();
+    let is_upgrade = forward::upgrade(&parts).is_some();
+    forward::prepare(&mut parts, &peer, request_id, uri);
+    let response = match outgoing(gateway, body) {
+        Err(refused) => refused,
+        Ok(body) => {
+            let asking = ask(gateway, &upstream, state, parts, body);
+            match tokio::time::timeout_at(deadline(arrived, timeout), asking).await {
+                Err(_) => too_late(&upstream, timeout),
+                Ok(Err(refused)) => refused,
+                Ok(Ok(answered)) => {
+                    pass_on(gateway, &upstream, answered, lasting, is_upgrade.then_some(on_upgrade))
+                }
+            }
+        }
+    };
+    upstream.metrics.answered(response.status(), arrived.elapsed());
+    response
+}
+
+/// A deadline that is absurdly far away is none.
+pub(crate) fn deadline(from: Instant, timeout: Duration) -> Instant {
+    const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    from + timeout.min(A_YEAR)
+}
+
+fn outgoing(gateway: &Gateway, body: Incoming) -> Result<Outgoing, Response<Body>> {
+    if body.is_end_stream() {
+        return Ok(Outgoing::empty());
+    }
+    let options = gateway.options();
+    if body.size_hint().lower() > options.body_limit {
+        return Err(bad_upload(&UploadError::TooLarge));
+    }
+    Ok(Outgoing::Upload(Upload::new(body, options.body_limit, options.body_idle_timeout)))
+}
+
+/// Asks until a pod answers, or until there is no sense in asking.
+async fn ask(
+    gateway: &Gateway,
+    upstream: &Upstream,
+    mut state: Arc<State>,
+    parts: request::Parts,
+    mut body: Outgoing,
+) -> Result<Answered, Response<Body>> {
+    let mut held = None;
+    if state.pods.is_empty() {
+        state = hold_anew(gateway, upstream, &mut body, &mut held).await?;
+    }
+    let mut request = Request::from_parts(parts, body);
+    let mut refusals = Refusals::default();
+    loop {
+        let Some(pod) = upstream.pick(&state.pods, |pod| !refusals.pods.contains(&pod.address)) else {
+            state = refusals.wait(gateway, upstream, &state).await?;
+            if state.pods.is_empty() {
+                state = hold_anew(gateway, upstream, request.body_mut(), &mut held).await?;
+            }
+            continue;
+        };
+        let taken = pod.take();
+        request.headers_mut().insert(header::HOST, pod.host.clone());
+        match pod.send(request, gateway.options().connect_timeout).await {
+            Ok(exchange) => return Ok(Answered { exchange, taken, held }),
+            Err(SendError::Refused { request: back, error }) => {
+                tracing::debug!(function = %upstream.name, pod = %pod.name, %error, "the pod refused a connection");
+                upstream.metrics.retried();
+                refusals.pods.push(pod.address);
+                refusals.last = Some(error);
+                request = *back;
+            }
+            Err(SendError::Broken(error)) => return Err(broken(upstream, &pod.name, &error)),
+        }
+    }
+}
+
+async fn hold_anew(
+    gateway: &Gateway,
+    upstream: &Upstream,
+    body: &mut Outgoing,
+    held: &mut Option<Duration>,
+) -> Result<Arc<State>, Response<Body>> {
+    let since = Instant::now();
+    let state = hold(gateway, upstream, body).await?;
+    *held = Some(held.unwrap_or_default() + since.elapsed());
+    Ok(state)
+}
+
+/// Pods that refused a connection: they may be gone, and the catalog does not know yet.
+#[derive(Default)]
+struct Refusals {
+    pods: Vec<std::net::SocketAddr>,
+    last: Option<io::Error>,
+    since: Option<Instant>,
+    rounds: u32,
+}
+
+impl Refusals {
+    /// All have refused: waits for other pods, or a moment for the same, and forgets.
+    async fn wait(
+        &mut self,
+        gateway: &Gateway,
+        upstream: &Upstream,
+        state: &Arc<State>,
+    ) -> Result<Arc<State>, Response<Body>> {
+        let since = *self.since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= gateway.options().refused_patience {
+            let why = self.last.take().map(|error| error.to_string()).unwrap_or_default();
+            return Err(Refusal::NoConnection
+                .reply(format_args!("no pod of {} takes a connection: {why}", upstream.name)));
+        }
+        let mut changes = upstream.subscribe();
+        if Arc::ptr_eq(&changes.borrow_and_update(), state) {
+            let pause = Duration::from_millis(20 << self.rounds.min(4));
+            // Whether something changed or only time has passed: what is there now is asked again.
+            let _ = tokio::time::timeout(pause, changes.changed()).await;
+        }
+        self.rounds += 1;
+        self.pods.clear();
+        Ok(upstream.state())
+    }
+}
+
+fn pass_on(
+    gateway: &Gateway,
+    upstream: &Upstream,
+    answered: Answered,
+    lasting: Lasting,
+    on_upgrade: Option<OnUpgrade>,
+) -> Response<Body> {
+    let Answered { mut exchange, taken, held } = answered;
+    let taken = taken.with(lasting);
+    let mut response = if exchange.response.status() == StatusCode::SWITCHING_PROTOCOLS {
+        let Some(client) = on_upgrade else {
+            let name = &upstream.name;
+            return Refusal::BrokenConnection
+                .reply(format_args!("{name} changed the protocol without having been asked"));
+        };
+        let pod = hyper::upgrade::on(&mut exchange.response);
+        let (mut parts, _) = exchange.response.into_parts();
+        let protocol = parts.headers.get(header::UPGRADE).cloned();
+        forward::remove_hop_by_hop(&mut parts.headers);
+        parts.headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        if let Some(protocol) = protocol {
+            parts.headers.insert(header::UPGRADE, protocol);
+        }
+        upgrade::bridge(gateway, client, pod, exchange.connection, taken);
+        parts.extensions.clear();
+        Response::from_parts(parts, Body::empty())
+    } else {
+        let mut response = exchange.into_response(taken, gateway.options().body_idle_timeout).map(Body::from);
+        forward::remove_hop_by_hop(response.headers_mut());
+        response
+    };
+    if let Some(held) = held {
+        upstream.metrics.cold_start(held);
+        let ms = u64::try_from(held.as_millis()).unwrap_or(u64::MAX);
+        response.headers_mut().insert(COLD_START, ms.into());
+    }
+    response
+}
+
+fn broken(upstream: &Upstream, pod: &str, error: &hyper::Error) -> Response<Body> {
+    if let Some(upload) = error.source().and_then(|source| source.downcast_ref::<UploadError>()) {
+        return bad_upload(upload);
+    }
+    let name = &upstream.name;
+    tracing::debug!(function = %name, pod, %error, "a pod broke a call off");
+    Refusal::BrokenConnection.reply(format_args!("pod {pod} of {name} broke the call off: {error}"))
+}
+
+fn too_late(upstream: &Upstream, timeout: Duration) -> Response<Body> {
+    let (name, state) = (&upstream.name, upstream.state());
+    let what = match (&state.function.unschedulable, state.pods.is_empty()) {
+        (Some(why), true) => format!("no pod of {name} became ready within {timeout:?}: {why}"),
+        (None, true) => format!("no pod of {name} became ready within {timeout:?}"),
+        (_, false) => format!("{name} did not answer within {timeout:?}"),
+    };
+    Refusal::Deadline.reply(what)
+}

@@ -1,0 +1,111 @@
+//! What of a message goes on to the other side.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, header, request};
+
+use crate::caller::Peer;
+
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+pub(crate) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+
+/// These concern one connection, not the message. (`Trailer` is about the message, and without it hyper would not send
+/// trailers on.)
+const HOP_BY_HOP: [HeaderName; 9] = [
+    header::CONNECTION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    HeaderName::from_static("http2-settings"),
+];
+
+/// Removes what concerns one connection only, that which `Connection` names included.
+pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if headers.contains_key(header::CONNECTION) {
+        let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
+            .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
+            .collect();
+        for name in named {
+            headers.remove(name);
+        }
+    }
+    for name in &HOP_BY_HOP {
+        headers.remove(name);
+    }
+}
+
+/// The protocol a client asks to change to. Not `h2c`: behind the gateway it would be a way past all rules.
+pub(crate) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
+    let wanted = parts.headers.get(header::UPGRADE)?;
+    let is_asked = parts.version == Version::HTTP_11
+        && tokens(&parts.headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
+    let is_h2c = tokens(&parts.headers, &header::UPGRADE)
+        .any(|protocol| protocol.to_ascii_lowercase().starts_with("h2"));
+    (is_asked && !is_h2c).then(|| wanted.clone())
+}
+
+/// Turns the head of a client's request into that of the request to a pod; only `Host` is missing.
+pub(crate) fn prepare(parts: &mut request::Parts, peer: &Peer, request_id: HeaderValue, uri: Uri) {
+    let upgrade = upgrade(parts);
+    let wants_trailers = tokens(&parts.headers, &header::TE).any(|token| token == "trailers");
+    let authority = parts.uri.authority().and_then(|authority| authority.as_str().parse().ok());
+    let headers = &mut parts.headers;
+    remove_hop_by_hop(headers);
+    // The body is asked for here already, so that the client has its answer to this.
+    headers.remove(header::EXPECT);
+    if parts.version == Version::HTTP_2 {
+        join_cookies(headers);
+    }
+    if wants_trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    if let Some(protocol) = upgrade {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, protocol);
+    }
+    let host = authority.or_else(|| headers.remove(header::HOST));
+    forwarded(headers, peer, host);
+    headers.insert(crate::request_id::REQUEST_ID, request_id);
+    parts.version = Version::HTTP_11;
+    parts.uri = uri;
+    // Among them is what hyper needs for an upgrade of the client's connection, which is not the pod's.
+    parts.extensions.clear();
+}
+
+/// Says where the call came from. What a peer says about others counts only if it is a trusted proxy.
+fn forwarded(headers: &mut HeaderMap, peer: &Peer, host: Option<HeaderValue>) {
+    if !peer.is_proxy {
+        for name in [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED] {
+            headers.remove(name);
+        }
+    }
+    headers.append(FORWARDED_FOR, peer.shown.clone());
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    if let Some(host) = host {
+        headers.entry(FORWARDED_HOST).or_insert(host);
+    }
+}
+
+/// HTTP/2 may carry them in several headers, HTTP/1.1 knows one.
+fn join_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(header::COOKIE).iter().nth(1).is_none() {
+        return;
+    }
+    let joined = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect::<Vec<_>>()
+        .join(&b"; "[..]);
+    if let Ok(joined) = HeaderValue::from_bytes(&joined) {
+        headers.insert(header::COOKIE, joined);
+    }
+}
+
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
+    let lines = headers.get_all(name).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).map(str::trim).filter(|token| !token.is_empty())
+}

@@ -1,0 +1,88 @@
+//! Calls that wait for a pod.
+
+use std::sync::Arc;
+
+use functions::Function;
+use http::Response;
+
+use crate::{
+    body::{Body, Outgoing, UploadError},
+    gateway::Gateway,
+    reply::{Refusal, unknown_function},
+    upstream::{State, Upstream},
+};
+
+/// What is read of the body of a call that waits: enough for most, so that the gateway notices when the client leaves.
+const READ_AHEAD: usize = 16 << 10;
+
+/// Waits until the function has a pod that can be asked. That it is wanted, `Activity` has been told before.
+pub(crate) async fn hold(
+    gateway: &Gateway,
+    upstream: &Upstream,
+    body: &mut Outgoing,
+) -> Result<Arc<State>, Response<Body>> {
+    let mut changes = upstream.subscribe();
+    let _held = admit(gateway, upstream)?;
+    loop {
+        let state = changes.borrow_and_update().clone();
+        if state.gone {
+            return Err(unknown_function(&upstream.name));
+        }
+        if !state.pods.is_empty() {
+            return Ok(state);
+        }
+        if let Some(why) = why_never(&state.function) {
+            let name = &upstream.name;
+            return Err(Refusal::CannotWake.reply(format_args!("{name} cannot be called: {why}")));
+        }
+        drop(state);
+        tokio::select! {
+            changed = changes.changed() => {
+                if changed.is_err() {
+                    return Err(unknown_function(&upstream.name));
+                }
+            }
+            error = read_ahead(body) => return Err(bad_upload(&error)),
+        }
+    }
+}
+
+/// A place among those who wait, if there is one.
+fn admit(gateway: &Gateway, upstream: &Upstream) -> Result<impl Send + use<>, Response<Body>> {
+    let (options, name) = (gateway.options(), &upstream.name);
+    let held = (upstream.metrics.hold(), gateway.metrics().hold());
+    let too_many = if upstream.metrics.held() > options.held_per_function {
+        format!("{} calls wait for {name} already", options.held_per_function)
+    } else if gateway.metrics().held() > options.held {
+        format!("{} calls wait for functions already", options.held)
+    } else {
+        return Ok(held);
+    };
+    upstream.metrics.refused();
+    Err(Refusal::TooManyHeld.reply(format_args!("{too_many}: try again later")))
+}
+
+async fn read_ahead(body: &mut Outgoing) -> UploadError {
+    match body {
+        Outgoing::Upload(upload) => upload.read_ahead(READ_AHEAD).await,
+        Outgoing::Whole(_) => std::future::pending().await,
+    }
+}
+
+/// What no waiting helps against.
+fn why_never(function: &Function) -> Option<&'static str> {
+    if function.settings.scaling.max() == 0 {
+        return Some("its ReplicaMax is 0");
+    }
+    let has_no_port = function.pods.iter().any(|pod| pod.ready && pod.port.is_none());
+    has_no_port.then_some("its pods declare no container port")
+}
+
+pub(crate) fn bad_upload(error: &UploadError) -> Response<Body> {
+    match error {
+        UploadError::TooLarge => Refusal::BodyTooLarge,
+        UploadError::Idle(_) => Refusal::SlowClient,
+        UploadError::Client(_) => Refusal::BadRequest,
+    }
+    .reply(error)
+}

@@ -1,0 +1,108 @@
+//! What the program decides about the gateway.
+
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use http::{HeaderValue, Request, Response};
+use hyper::body::Incoming;
+use ipnet::IpNet;
+use serde_json::{Map, Value};
+
+use crate::body::Body;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Calls that wait for a pod of one function; one more is refused.
+    pub held_per_function: usize,
+    /// Calls that wait for a pod of whichever function.
+    pub held: usize,
+    /// The longest body of a call, in bytes.
+    pub body_limit: u64,
+    /// The longest body of an event, which is kept in memory until every subscriber has it.
+    pub event_body_limit: usize,
+    /// The longest body of an asynchronous call.
+    pub async_body_limit: usize,
+    /// How long the result of an asynchronous call can be read.
+    pub async_result_kept: Duration,
+    /// The longest head of a request (its first line and all headers), in bytes.
+    pub head_limit: usize,
+    /// How long a client may take for the head of a request, and how long its connection may be idle.
+    pub head_timeout: Duration,
+    /// How long a body may stand still, in either direction.
+    pub body_idle_timeout: Duration,
+    pub connect_timeout: Duration,
+    /// How long a call keeps trying when every ready pod refuses the connection: so long it may take until the catalog
+    /// hears that pods are gone.
+    pub refused_patience: Duration,
+    /// Connections of clients; more wait in the system's queue.
+    pub connections: usize,
+    /// Clients of the status stream.
+    pub streams: usize,
+    /// How long calls may go on after the shutdown began.
+    pub grace: Duration,
+    /// Peers whose `X-Forwarded-*` headers are believed.
+    pub trusted_proxies: Vec<IpNet>,
+    pub cors: Cors,
+}
+
+/// Which pages of other origins may call functions from a browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cors {
+    Any,
+    Only(Vec<HeaderValue>),
+    Off,
+}
+
+/// What the program adds from outside.
+#[derive(Clone, Default)]
+pub struct Hooks {
+    pub mounts: Vec<Mount>,
+    /// Appends more families to the text of `/metrics`.
+    pub metrics: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
+    /// More fields of a function's status, by its name.
+    pub status: Option<Arc<dyn Fn(&str) -> Map<String, Value> + Send + Sync>>,
+    /// Why this node is not ready, besides the store and the catalog.
+    pub ready: Option<Arc<dyn Fn() -> Result<(), String> + Send + Sync>>,
+}
+
+/// Paths that somebody else serves.
+#[derive(Clone)]
+pub struct Mount {
+    /// `/debug/`, `/api/v1/`.
+    pub prefix: String,
+    pub serve: Serve,
+}
+
+/// Handed the request and the address of the peer.
+pub type Serve = Arc<dyn Fn(Request<Incoming>, IpAddr) -> BoxFuture<'static, Response<Body>> + Send + Sync>;
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            held_per_function: 10_000,
+            held: 20_000,
+            body_limit: 500 << 20,
+            event_body_limit: 16 << 20,
+            // the store keeps 16 MiB with the head
+            async_body_limit: (16 << 20) - (128 << 10),
+            async_result_kept: Duration::from_secs(3600),
+            head_limit: 64 << 10,
+            head_timeout: Duration::from_secs(60),
+            body_idle_timeout: Duration::from_secs(300),
+            connect_timeout: Duration::from_secs(5),
+            refused_patience: Duration::from_secs(3),
+            connections: 50_000,
+            streams: 64,
+            grace: Duration::from_secs(30),
+            trusted_proxies: Vec::new(),
+            cors: Cors::Any,
+        }
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefixes = self.mounts.iter().map(|mount| &mount.prefix);
+        f.debug_list().entries(prefixes).finish()
+    }
+}

@@ -1,0 +1,69 @@
+//! Names for requests that bring none.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use http::{HeaderName, HeaderValue};
+
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Longer ones are replaced: they go into logs.
+const LONGEST: usize = 128;
+
+/// Unique in this process by a counter, and among processes by what the counter is mixed with.
+#[derive(Debug)]
+pub(crate) struct RequestIds {
+    process: u64,
+    next: AtomicU64,
+}
+
+impl Default for RequestIds {
+    fn default() -> Self {
+        // The standard library seeds each of these from the system's randomness.
+        let random = || RandomState::new().hash_one(0u8);
+        RequestIds { process: random(), next: AtomicU64::new(random()) }
+    }
+}
+
+impl RequestIds {
+    /// What the request is called: by its client if that makes sense, otherwise anew.
+    pub(crate) fn of(&self, given: Option<&HeaderValue>) -> HeaderValue {
+        let is_usable = |id: &HeaderValue| {
+            !id.is_empty() && id.len() <= LONGEST && id.as_bytes().iter().all(u8::is_ascii_graphic)
+        };
+        match given {
+            Some(id) if is_usable(id) => id.clone(),
+            _ => self.make(),
+        }
+    }
+
+    fn make(&self) -> HeaderValue {
+        let mut digits = [0; 32];
+        let counter = self.next.fetch_add(1, Ordering::Relaxed);
+        for (index, digit) in digits.iter_mut().enumerate() {
+            let half = if index < 16 { self.process } else { counter };
+            let nibble = (half >> (60 - 4 * (index % 16))) & 0xf;
+            *digit = b"0123456789abcdef"[nibble as usize];
+        }
+        HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("unnamed"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_kept_if_usable_and_made_otherwise() {
+        let ids = RequestIds::default();
+        let kept = HeaderValue::from_static("a-1");
+        assert_eq!(ids.of(Some(&kept)), kept);
+        let long = "x".repeat(LONGEST + 1);
+        for unusable in ["", "a b", long.as_str()] {
+            assert_eq!(ids.of(HeaderValue::from_str(unusable).ok().as_ref()).len(), 32, "{unusable:?}");
+        }
+        assert_ne!(ids.of(None), ids.of(None));
+    }
+}

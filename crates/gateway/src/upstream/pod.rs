@@ -1,0 +1,198 @@
+//! One pod: where it is, how much it has to do, and the connections to it that are free.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use http::{HeaderValue, Request};
+use http_body::Body as _;
+use tokio::{net::TcpStream, time::Instant};
+
+use crate::{
+    body::Outgoing,
+    metrics::{Active, Up},
+    upstream::connection::{Connection, Exchange, Failure},
+};
+
+pub(crate) struct Pod {
+    pub name: Arc<str>,
+    pub address: SocketAddr,
+    /// What `Host` says to it.
+    pub host: HeaderValue,
+    in_flight: AtomicUsize,
+    /// The last connection was refused: others are asked first.
+    refused: AtomicBool,
+    free: Mutex<Vec<(Connection, Instant)>>,
+}
+
+/// A place among the calls of a pod.
+pub(crate) struct Taken {
+    pod: Arc<Pod>,
+    lasting: Option<Lasting>,
+}
+
+/// What lasts as long as a call: the function stays awake and is counted.
+#[expect(dead_code, reason = "it is its end that counts")]
+pub(crate) struct Lasting {
+    pub call: functions::Call,
+    pub active: Up<Active>,
+}
+
+/// Why a pod gave no answer.
+pub(crate) enum SendError {
+    /// It has seen nothing of the request, which is handed back.
+    Refused { request: Box<Request<Outgoing>>, error: io::Error },
+    /// It may have seen the request.
+    Broken(hyper::Error),
+}
+
+/// Free connections beyond this are closed at once.
+const MOST_FREE: usize = 1024;
+/// Shorter than servers usually keep theirs, so that seldom one is closed while a call is on its way into it.
+const FREE_FOR: Duration = Duration::from_secs(4);
+
+// === impl Pod ===
+
+impl Pod {
+    pub(crate) fn new(name: Arc<str>, address: SocketAddr) -> Self {
+        #[expect(clippy::unwrap_used, reason = "an address is written in visible ASCII")]
+        let host = HeaderValue::try_from(address.to_string()).unwrap();
+        Pod {
+            name,
+            address,
+            host,
+            in_flight: AtomicUsize::new(0),
+            refused: AtomicBool::new(false),
+            free: Mutex::default(),
+        }
+    }
+
+    /// What counts against asking it: it refused lately, then the calls under way.
+    pub(crate) fn load(&self) -> (bool, usize) {
+        (self.refused.load(Ordering::Relaxed), self.in_flight.load(Ordering::Relaxed))
+    }
+
+    pub(crate) fn take(self: &Arc<Self>) -> Taken {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        Taken { pod: self.clone(), lasting: None }
+    }
+
+    /// Sends on a free connection or on a new one. A connection that turns out to be closed is no reason to fail, as
+    /// long as the pod cannot have seen the request or does not mind seeing it twice.
+    pub(crate) async fn send(
+        &self,
+        mut request: Request<Outgoing>,
+        connect_timeout: Duration,
+    ) -> Result<Exchange, SendError> {
+        while let Some(connection) = self.reuse() {
+            let again = copy_if_repeatable(&request);
+            request = match connection.exchange(request).await {
+                Ok(exchange) => return Ok(exchange),
+                Err(Failure::NotSent(request)) => *request,
+                Err(Failure::Broken(error)) => again.ok_or(SendError::Broken(error))?,
+            };
+        }
+        let connection = match self.connect(connect_timeout).await {
+            Ok(connection) => connection,
+            Err(error) => return Err(SendError::Refused { request: Box::new(request), error }),
+        };
+        connection.exchange(request).await.map_err(|failure| match failure {
+            Failure::NotSent(request) => {
+                let error = io::Error::new(io::ErrorKind::ConnectionReset, "closed before the call was sent");
+                SendError::Refused { request, error }
+            }
+            Failure::Broken(error) => SendError::Broken(error),
+        })
+    }
+
+    /// A connection that was used before, if one is free and still open.
+    fn reuse(&self) -> Option<Connection> {
+        loop {
+            let (mut connection, _) = self.free().pop()?;
+            if connection.is_ready() {
+                return Some(connection);
+            }
+        }
+    }
+
+    async fn connect(&self, timeout: Duration) -> io::Result<Connection> {
+        let connected = match tokio::time::timeout(timeout, TcpStream::connect(self.address)).await {
+            Ok(connected) => connected,
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {timeout:?}"))),
+        };
+        self.refused.store(connected.is_err(), Ordering::Relaxed);
+        Connection::open(connected?).await
+    }
+
+    /// Closes connections that were free for long.
+    pub(crate) fn sweep(&self, now: Instant) {
+        let old: Vec<_> = {
+            let mut free = self.free();
+            // The last given back is the first taken, so the old ones are in front.
+            let n_old = free.iter().take_while(|(_, since)| now - *since >= FREE_FOR).count();
+            free.drain(..n_old).collect()
+        };
+        drop(old);
+    }
+
+    fn free(&self) -> MutexGuard<'_, Vec<(Connection, Instant)>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request without a body and with a method that promises to change nothing may be sent twice.
+fn copy_if_repeatable(request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
+    let is_repeatable = request.method().is_safe() && request.body().is_end_stream();
+    is_repeatable.then(|| {
+        let mut copy = Request::new(Outgoing::empty());
+        *copy.method_mut() = request.method().clone();
+        *copy.uri_mut() = request.uri().clone();
+        *copy.headers_mut() = request.headers().clone();
+        copy
+    })
+}
+
+// === impl Taken ===
+
+impl Taken {
+    pub(crate) fn pod(&self) -> &Arc<Pod> {
+        &self.pod
+    }
+
+    #[must_use]
+    pub(crate) fn with(mut self, lasting: Lasting) -> Self {
+        self.lasting = Some(lasting);
+        self
+    }
+
+    pub(crate) fn give_back(&self, mut connection: Connection) {
+        if !connection.is_ready() {
+            return;
+        }
+        let mut free = self.pod.free();
+        if free.len() < MOST_FREE {
+            free.push((connection, Instant::now()));
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.pod.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Pod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pod")
+            .field("name", &self.name)
+            .field("address", &self.address)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,239 @@
+//! One queue as a value: which items it has and where each stands. Both places keep one beside what is durable.
+//!
+//! No clock and no I/O: the time comes in, and what is to be written comes out.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::{Counts, Dead, Place, Settle, Take};
+
+/// Milliseconds since 1970.
+pub type Millis = i64;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum State {
+    Ready,
+    /// Given out. Past `until` it may be given out again; until then whoever has the ticket may still settle it.
+    Taken {
+        holder: String,
+        ticket: u64,
+        until: Millis,
+    },
+    /// Tried, and to be tried again.
+    Waiting {
+        until: Millis,
+    },
+    Dead {
+        reason: String,
+        at: Millis,
+    },
+}
+
+/// Everything about an item but its head and body.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    pub id: Arc<str>,
+    /// Of head and body.
+    pub bytes: u64,
+    pub enqueued: Millis,
+    pub attempts: u32,
+    pub state: State,
+}
+
+/// What an item becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    Gone,
+    Stays { attempts: u32, state: State },
+}
+
+/// Items by their place in the line, which is the order in which they were handed in.
+#[derive(Debug, Default)]
+pub struct Queue {
+    items: BTreeMap<u64, Item>,
+    places: HashMap<Arc<str>, u64>,
+    bytes: u64,
+    ready: BTreeSet<u64>,
+    leases: BTreeSet<(Millis, u64)>,
+    waits: BTreeSet<(Millis, u64)>,
+    dead: BTreeSet<u64>,
+}
+
+impl Queue {
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn place(&self, id: &str) -> Option<u64> {
+        self.places.get(id).copied()
+    }
+
+    pub fn get(&self, place: u64) -> Option<&Item> {
+        self.items.get(&place)
+    }
+
+    /// Replaces what stood there.
+    pub fn insert(&mut self, place: u64, item: Item) {
+        self.remove(place);
+        self.bytes += item.bytes;
+        self.places.insert(item.id.clone(), place);
+        self.index(place, &item.state);
+        self.items.insert(place, item);
+    }
+
+    pub fn remove(&mut self, place: u64) -> Option<Item> {
+        let item = self.items.remove(&place)?;
+        self.bytes -= item.bytes;
+        self.places.remove(&item.id);
+        self.unindex(place, &item.state);
+        Some(item)
+    }
+
+    pub fn set(&mut self, place: u64, attempts: u32, state: State) {
+        let Some(mut item) = self.items.remove(&place) else { return };
+        self.unindex(place, &item.state);
+        self.index(place, &state);
+        item.attempts = attempts;
+        item.state = state;
+        self.items.insert(place, item);
+    }
+
+    /// Makes ready what waited for `now`; true if there was any.
+    pub fn advance(&mut self, now: Millis) -> bool {
+        let mut any = false;
+        for line in [&mut self.leases, &mut self.waits] {
+            while let Some((until, place)) = line.first().copied()
+                && until <= now
+            {
+                line.pop_first();
+                self.ready.insert(place);
+                any = true;
+            }
+        }
+        any
+    }
+
+    /// When `advance` has something to do next.
+    pub fn next_due(&self) -> Option<Millis> {
+        let first = |line: &BTreeSet<(Millis, u64)>| line.first().map(|(until, _)| *until);
+        [first(&self.leases), first(&self.waits)].into_iter().flatten().min()
+    }
+
+    /// The places of what may be given out now, the oldest first. Call `advance` before.
+    pub fn choose(&self, take: &Take) -> Vec<u64> {
+        let room = take.in_flight.saturating_sub(self.leases.len()).min(take.now);
+        self.ready.iter().copied().take(room).collect()
+    }
+
+    /// Those whose lease is over and that were not given out again.
+    pub fn lapsed(&self) -> impl Iterator<Item = u64> {
+        self.ready.iter().copied().filter(|place| matches!(self.items[place].state, State::Taken { .. }))
+    }
+
+    pub fn counts(&self) -> Counts {
+        Counts {
+            ready: self.ready.len(),
+            in_flight: self.leases.len(),
+            retry_pending: self.waits.len(),
+            dead: self.dead.len(),
+            oldest_unix_ms: self.ready.first().map(|place| self.items[place].enqueued),
+        }
+    }
+
+    pub fn dead(&self) -> impl Iterator<Item = (u64, &Item)> {
+        self.dead.iter().map(|place| (*place, &self.items[place]))
+    }
+
+    fn index(&mut self, place: u64, state: &State) {
+        match state {
+            State::Ready => drop(self.ready.insert(place)),
+            State::Taken { until, .. } => drop(self.leases.insert((*until, place))),
+            State::Waiting { until } => drop(self.waits.insert((*until, place))),
+            State::Dead { .. } => drop(self.dead.insert(place)),
+        }
+    }
+
+    fn unindex(&mut self, place: u64, state: &State) {
+        // what was due stands in `ready`, whatever its state says
+        self.ready.remove(&place);
+        match state {
+            State::Ready => {}
+            State::Taken { until, .. } => drop(self.leases.remove(&(*until, place))),
+            State::Waiting { until } => drop(self.waits.remove(&(*until, place))),
+            State::Dead { .. } => drop(self.dead.remove(&place)),
+        }
+    }
+}
+
+impl Item {
+    pub fn taken(&self, take: &Take, ticket: u64, now: Millis) -> (u32, State) {
+        let until = after(now, take.lease);
+        (self.attempts + 1, State::Taken { holder: take.holder.clone(), ticket, until })
+    }
+
+    /// None if the ticket is not the last one given out, or the item is not given out at all.
+    pub fn settled(&self, ticket: u64, settle: Settle, now: Millis) -> Option<Next> {
+        let State::Taken { ticket: current, holder, until } = &self.state else { return None };
+        if *current != ticket {
+            return None;
+        }
+        let stays = |state| Next::Stays { attempts: self.attempts, state };
+        match settle {
+            Settle::Done => Some(Next::Gone),
+            Settle::Retry(delay) => Some(stays(State::Waiting { until: after(now, delay) })),
+            Settle::Dead(reason) => Some(stays(State::Dead { reason, at: now })),
+            // its room may be another's by now
+            Settle::Extend(_) if *until <= now => None,
+            Settle::Extend(lease) => {
+                let until = after(now, lease);
+                Some(stays(State::Taken { holder: holder.clone(), ticket, until }))
+            }
+        }
+    }
+
+    pub fn as_dead(&self, head: Bytes) -> Option<Dead> {
+        let State::Dead { reason, at } = &self.state else { return None };
+        Some(Dead {
+            id: self.id.to_string(),
+            head,
+            attempts: self.attempts,
+            reason: reason.clone(),
+            died_unix_ms: *at,
+        })
+    }
+
+    pub fn place(&self, now: Millis) -> Place {
+        match &self.state {
+            State::Taken { ticket, until, .. } if *until > now => {
+                Place::InFlight { attempt: self.attempts, ticket: *ticket }
+            }
+            State::Dead { reason, .. } => Place::Dead { attempts: self.attempts, reason: reason.clone() },
+            State::Ready | State::Waiting { .. } | State::Taken { .. } => {
+                Place::Waiting { attempts: self.attempts }
+            }
+        }
+    }
+}
+
+pub fn after(now: Millis, time: std::time::Duration) -> Millis {
+    now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// The wall clock: leases and delays outlive processes, so no other clock will do.
+pub fn now() -> Millis {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}

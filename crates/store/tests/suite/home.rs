@@ -1,0 +1,105 @@
+//! Where the store under test lives.
+
+use std::{
+    future::Future,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use store::{Limits, Options, Shared, Take};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+pub struct Home {
+    address: String,
+    options: Options,
+    /// What forgets everything when closed is opened once.
+    memory: Option<Shared>,
+    _directory: TempDir,
+}
+
+/// One server for all tests of this program; each has a name of its own on it.
+async fn nats_url() -> String {
+    static NATS: OnceCell<cluster::Nats> = OnceCell::const_new();
+    NATS.get_or_init(|| async { cluster::Nats::one().await.unwrap() }).await.url()
+}
+
+impl Home {
+    pub async fn memory() -> Self {
+        Self::at(|_| "memory:".to_owned()).with_limits(Limits::default()).await
+    }
+
+    pub async fn redb() -> Self {
+        Self::at(|directory| format!("redb:{}", directory.join("deep/store.redb").display()))
+    }
+
+    pub async fn nats() -> Self {
+        let url = nats_url().await;
+        Self::at(|_| url)
+    }
+
+    fn at(address: impl FnOnce(&std::path::Path) -> String) -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let directory = TempDir::with_prefix("ballast-store-").unwrap();
+        let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        let options = Options { name, ..Options::default() };
+        Home { address: address(directory.path()), options, memory: None, _directory: directory }
+    }
+
+    pub async fn with_limits(mut self, limits: Limits) -> Self {
+        self.options.limits = limits;
+        if self.address == "memory:" {
+            self.memory = Some(store::open(&self.address, self.options.clone()).await.unwrap());
+        }
+        self
+    }
+
+    pub fn forgets(&self) -> bool {
+        self.memory.is_some()
+    }
+
+    pub async fn open(&self) -> Shared {
+        if let Some(memory) = &self.memory {
+            return memory.clone();
+        }
+        // a file that was just closed is free once its writer ended
+        eventually("the store opens", || async {
+            store::open(&self.address, self.options.clone()).await.map_err(|error| error.to_string())
+        })
+        .await
+    }
+
+    /// As many as may use the place at once: processes of their own on NATS, one handle elsewhere.
+    pub async fn nodes(&self, count: usize) -> Vec<Shared> {
+        let mut nodes = vec![self.open().await];
+        while nodes.len() < count {
+            let is_shared = self.address.starts_with("nats:");
+            nodes.push(if is_shared { self.open().await } else { nodes[0].clone() });
+        }
+        nodes
+    }
+}
+
+/// Tries until it works, for two minutes.
+pub async fn eventually<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> T
+where
+    E: std::fmt::Debug,
+    F: Future<Output = Result<T, E>>,
+{
+    let began = Instant::now();
+    loop {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(error) if began.elapsed() > Duration::from_secs(120) => {
+                panic!("still not so after two minutes: {what}: {error:?}")
+            }
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+pub fn take(now: usize, in_flight: usize, lease: Duration) -> Take {
+    Take { holder: "tester".to_owned(), in_flight, now, lease }
+}
+
+pub const LONG: Duration = Duration::from_secs(3600);
