@@ -520,7 +520,7 @@ fn totals(world: &World) -> (i64, i64) {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(repeatable::cases(64))]
 
     /// However slowly the new pods come up: never more pods than the surge allows, never fewer available ones than
     /// asked for, and an end.

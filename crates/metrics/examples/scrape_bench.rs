@@ -1,6 +1,6 @@
 //! What scraping 1,000 targets of 200 series every 5 s costs.
 //!
-//! `cargo run --release -p metrics --example scrape_load` serves the targets itself, on addresses of their own in
+//! `cargo run --profile dist -p metrics --example scrape_bench` serves the targets itself, on addresses of their own in
 //! 127.0.0.0/8, so the share of a core it prints is that of both sides together.
 #![allow(clippy::print_stdout, reason = "it prints a table")]
 
