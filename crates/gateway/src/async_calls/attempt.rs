@@ -24,9 +24,6 @@ use crate::{
     upstream::{SendError, Upstream},
 };
 
-/// After so long without a sign of life from its node a call is made again by another.
-pub(crate) const LEASE: Duration = Duration::from_secs(15);
-const EXTEND: Duration = Duration::from_secs(5);
 /// Between two tries to reach the store.
 const PAUSE: Duration = Duration::from_millis(500);
 /// What is kept of an answer.
@@ -74,8 +71,9 @@ pub(crate) async fn attempt(
 
 /// Ends when the call is no longer ours.
 async fn keep(gateway: &Gateway, work: &Work, leased: Instant) {
-    let mut until = leased + LEASE;
-    let mut pause = EXTEND;
+    let lease = gateway.options().async_lease;
+    let mut until = leased + lease;
+    let mut pause = lease / 3;
     loop {
         let next = Instant::now() + pause;
         if next >= until {
@@ -85,11 +83,11 @@ async fn keep(gateway: &Gateway, work: &Work, leased: Instant) {
         tokio::time::sleep_until(next).await;
         let asked = Instant::now();
         let extending =
-            gateway.store().settle(&work.function, &work.id, work.ticket, Settle::Extend(LEASE));
+            gateway.store().settle(&work.function, &work.id, work.ticket, Settle::Extend(lease));
         match tokio::time::timeout_at(until, extending).await {
             Ok(Ok(())) => {
-                until = asked + LEASE;
-                pause = EXTEND;
+                until = asked + lease;
+                pause = lease / 3;
             }
             Ok(Err(store::Error::Conflict { .. })) | Err(_) => return,
             Ok(Err(_)) => pause = PAUSE,
@@ -99,7 +97,7 @@ async fn keep(gateway: &Gateway, work: &Work, leased: Instant) {
 
 /// Tries until the store takes it, or the call is no longer ours: then it is made again.
 async fn write_down(gateway: &Gateway, work: &Work, rules: &Attempts, outcome: &Outcome) {
-    let until = Instant::now() + LEASE;
+    let until = Instant::now() + gateway.options().async_lease;
     loop {
         match conclude(gateway, work, rules, outcome).await {
             Ok(_) | Err(store::Error::Conflict { .. }) => return,

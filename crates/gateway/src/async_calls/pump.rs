@@ -12,7 +12,7 @@ use store::{Counts, Take};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
-    attempt::{LEASE, attempt},
+    attempt::attempt,
     gauges::QueueGauges,
     places::Places,
 };
@@ -89,7 +89,8 @@ impl Pump {
                 break;
             }
             let leased = Instant::now();
-            let take = Take { holder: self.holder.clone(), in_flight, now, lease: LEASE };
+            let lease = self.gateway.options().async_lease;
+            let take = Take { holder: self.holder.clone(), in_flight, now, lease };
             let taken = store.take(&self.function, take).await?;
             if taken.is_empty() {
                 break;

@@ -61,7 +61,7 @@ impl Queues {
         let info = created.map_err(|error| error.to_string())?;
         let stream =
             server.context.get_stream(&info.config.name).await.map_err(|error| error.to_string())?;
-        let following = follow::start(server.client.clone(), stream.clone(), name.to_owned());
+        let following = follow::start(server.clone(), stream.clone(), name.to_owned());
         Ok(Queues {
             server,
             stream,

@@ -42,7 +42,9 @@ impl Home {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let directory = TempDir::with_prefix("ballast-store-").unwrap();
         let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let options = Options { name, ..Options::default() };
+        // a busy machine is no reason to fail
+        let patience = Duration::from_secs(120);
+        let options = Options { name, patience, ..Options::default() };
         Home { address: address(directory.path()), options, memory: None, _directory: directory }
     }
 
