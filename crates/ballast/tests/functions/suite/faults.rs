@@ -94,7 +94,7 @@ pub async fn a_pod_may_die_during_a_call(world: &mut World) -> Result<()> {
     let gateway = world.any_gateway();
     let call = tokio::spawn(crate::http::get(gateway, "/function/fib/sleep/600"));
     eventually("the call to be under way", || async {
-        let status = world.status("fib").await?;
+        let status = crate::http::get(gateway, "/status-function/fib").await?.json()?;
         Ok(if status["ActiveCalls"] == 1 { Ok(()) } else { Err(status) })
     })
     .await?;
@@ -105,5 +105,27 @@ pub async fn a_pod_may_die_during_a_call(world: &mut World) -> Result<()> {
     let answer = call.await??;
     ensure!((500..600).contains(&answer.status), "{answer:?}");
     world.ok("fib/fib/10").await?;
+    Ok(())
+}
+
+/// Calls are accepted by the other nodes while the master dies: every one of them is made.
+pub async fn no_accepted_call_is_lost_with_the_master(world: &mut World) -> Result<()> {
+    world.function("fib", &[("NumberParallelRequest", "4")]).await?;
+    let old = world.master().await?;
+    let gateway = world.nodes.iter().find(|node| node.name != old).map(|node| node.gateway);
+    let gateway = gateway.unwrap_or_else(|| world.any_gateway());
+    let mut accepted = Vec::new();
+    for n in 0..60 {
+        if n == 20 {
+            // some are waiting, some are under way
+            world.node(&old)?.kill();
+        }
+        accepted.push(world.later(gateway, "fib/fib/5").await?);
+    }
+    for id in &accepted {
+        let answer = crate::world::result_at(gateway, "fib", id).await?;
+        ensure!(answer.status == 200 && answer.json()?["fibonacci"] == 5, "{id}: {answer:?}");
+    }
+    ensure!(world.master().await? != old);
     Ok(())
 }
