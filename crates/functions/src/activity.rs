@@ -16,6 +16,8 @@ pub struct Calls {
     pub active: u32,
     /// The latest call of which another node told.
     pub elsewhere: Option<Timestamp>,
+    /// Under way on other nodes.
+    pub active_elsewhere: u32,
 }
 
 /// A handle to the calls of all functions.
@@ -48,6 +50,11 @@ impl Calls {
     pub fn latest(&self) -> Option<Timestamp> {
         self.last.max(self.elsewhere)
     }
+
+    /// Whether a call is under way anywhere: as long as it is, the function is in use.
+    pub fn is_active(&self) -> bool {
+        self.active > 0 || self.active_elsewhere > 0
+    }
 }
 
 impl Activity {
@@ -75,16 +82,30 @@ impl Activity {
 
     /// Another node, or an earlier life of this one, tells of a call.
     pub fn heard(&self, name: &Arc<str>, at: Timestamp) {
+        // A clock that is ahead must not keep a function awake.
+        let at = at.min(Timestamp::now());
         let newer = {
             let mut calls = self.calls();
             let calls = calls.entry(name.clone()).or_default();
             let newer = calls.elsewhere.is_none_or(|known| known < at);
             if newer {
-                calls.elsewhere = Some(at.min(Timestamp::now()));
+                calls.elsewhere = Some(at);
             }
             newer
         };
         if newer {
+            self.tell();
+        }
+    }
+
+    /// Other nodes tell how many calls they have under way.
+    pub fn heard_active(&self, name: &Arc<str>, active: u32) {
+        let before = {
+            let mut calls = self.calls();
+            let calls = calls.entry(name.clone()).or_default();
+            std::mem::replace(&mut calls.active_elsewhere, active)
+        };
+        if (before > 0) != (active > 0) {
             self.tell();
         }
     }

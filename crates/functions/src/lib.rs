@@ -3,6 +3,8 @@
 //! ```text
 //! watches of workloads and pods ──▶ Catalog ──▶ gateway (route, balance), dispatcher, demand controller
 //! calls of this and other nodes ──▶ Activity ──▶ demand controller (who is awake)
+//!                                   ▲      │
+//!                      other nodes ─┴ store┘ sharing
 //! ```
 //!
 //! Both are handles that share their state: whoever fills them knows Kubernetes and the store, whoever reads them does
@@ -12,6 +14,7 @@
 
 mod activity;
 mod catalog;
+pub mod sharing;
 
 pub use activity::{Activity, Call, Calls};
 pub use catalog::{Catalog, Function, Pod, Snapshot, Target};

@@ -37,4 +37,4 @@ pub use async_calls::{Dispatcher, QueueGauges};
 pub use body::{Body, BoxError};
 pub use gateway::{Gateway, Parts};
 pub use metrics::{Family, Kind, Metrics, Sample, render};
-pub use options::{Cors, Hooks, Mount, Options};
+pub use options::{Cors, Hooks, Mount, Options, Serve};

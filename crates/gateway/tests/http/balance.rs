@@ -1,0 +1,148 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use http::StatusCode;
+use tokio::sync::Semaphore;
+
+use crate::support::*;
+
+#[tokio::test]
+async fn equals_take_turns() {
+    let rig = Rig::new().await;
+    let pods = [Pod::echo("a").await, Pod::echo("b").await, Pod::echo("c").await];
+    rig.functions([function("fib", &pods.each_ref())]);
+    for _ in 0..30 {
+        rig.get("/function/fib").await;
+        until("the call to end", || rig.activity.of("fib").active == 0).await;
+    }
+    assert_eq!(pods.map(|pod| pod.calls()), [10, 10, 10]);
+}
+
+/// One pod is stuck with its calls: the others get the new ones.
+#[tokio::test]
+async fn the_least_loaded_pod_is_asked() {
+    let rig = Rig::new().await;
+    let gate = Arc::new(Semaphore::new(0));
+    let stuck = {
+        let gate = gate.clone();
+        Pod::start(move |_| {
+            let gate = gate.clone();
+            async move {
+                gate.acquire().await.unwrap().forget();
+                whole(StatusCode::OK, "stuck")
+            }
+        })
+        .await
+    };
+    let free = Pod::echo("free").await;
+    rig.functions([function("fib", &[&stuck])]);
+    let calls = [rig.start("GET", "/function/fib", ""), rig.start("GET", "/function/fib", "")];
+    until("both to arrive", || stuck.calls() == 2).await;
+    rig.functions([function("fib", &[&stuck, &free])]);
+    for _ in 0..20 {
+        assert!(text(&rig.get("/function/fib").await).starts_with("free"));
+        until("the call to end", || rig.activity.of("fib").active == 2).await;
+    }
+    gate.add_permits(2);
+    for call in calls {
+        assert_eq!(text(&patient("the answer", call).await.unwrap()), "stuck");
+    }
+    assert_eq!((stuck.calls(), free.calls()), (2, 20));
+}
+
+/// The pod is gone, and the catalog does not know it yet.
+#[tokio::test]
+async fn a_pod_that_refuses_is_passed_over() {
+    let rig = Rig::new().await;
+    let (pod, nobody) = (Pod::echo("pod").await, Nobody::new());
+    let mut fib = function("fib", &[&pod]);
+    fib.pods.push(ready_at(nobody.0));
+    rig.functions([fib]);
+    for n in 0..10 {
+        let answer = rig.post("/function/fib", format!("body {n}")).await;
+        assert_eq!(answer.status(), 200);
+        assert!(text(&answer).ends_with(&format!("body {n}")), "the body is not lost with the first attempt");
+    }
+    assert!(rig.metric("ballast_gateway_retried_calls_total", "fib") >= 1.0);
+}
+
+#[tokio::test]
+async fn when_all_refuse_the_call_waits_for_another() {
+    let rig = Rig::with(
+        gateway::Options { refused_patience: PATIENCE, ..gateway::Options::default() },
+        gateway::Hooks::default(),
+    )
+    .await;
+    let (pod, nobody) = (Pod::echo("pod").await, Nobody::new());
+    let mut fib = function("fib", &[]);
+    fib.pods = vec![ready_at(nobody.0)];
+    rig.functions([fib]);
+    let call = rig.start("POST", "/function/fib", "body");
+    until("a refusal", || rig.metric("ballast_gateway_retried_calls_total", "fib") >= 1.0).await;
+    // now the catalog knows: first nothing, then another pod
+    rig.functions([function("fib", &[])]);
+    until("the call to be held", || rig.held() == 1).await;
+    rig.functions([function("fib", &[&pod])]);
+    let answer = patient("the answer", call).await.unwrap();
+    assert!(text(&answer).ends_with("\n\nbody") && header_of(&answer, "ballast-cold-start").is_some());
+}
+
+#[tokio::test]
+async fn when_all_refuse_for_long_the_caller_may_try_again() {
+    let patience = std::time::Duration::from_millis(100);
+    let rig = Rig::with(
+        gateway::Options { refused_patience: patience, ..gateway::Options::default() },
+        gateway::Hooks::default(),
+    )
+    .await;
+    let nobody = Nobody::new();
+    let mut fib = function("fib", &[]);
+    fib.pods = vec![ready_at(nobody.0)];
+    rig.functions([fib]);
+    let answer = rig.get("/function/fib").await;
+    assert_eq!((answer.status().as_u16(), header_of(&answer, "ballast-error")), (503, Some("no-connection")));
+    assert_eq!(header_of(&answer, "retry-after"), Some("1"));
+    assert!(text(&answer).starts_with("no pod of fib takes a connection: "), "{}", text(&answer));
+}
+
+/// Pods come, go and are killed under load: no call that may be tried again fails.
+#[tokio::test]
+async fn no_call_is_lost_while_pods_come_and_go() {
+    let rig = Arc::new(Rig::new().await);
+    let first = Pod::echo("0").await;
+    rig.functions([function("fib", &[&first])]);
+    let failed = Arc::new(Mutex::new(BTreeMap::new()));
+    let callers: Vec<_> = (0..8)
+        .map(|_| {
+            let (rig, failed) = (rig.clone(), failed.clone());
+            tokio::spawn(async move {
+                for n in 0..100 {
+                    let answer = rig.get(&format!("/function/fib/{n}")).await;
+                    if answer.status() != 200 {
+                        *failed.lock().unwrap().entry(text(&answer)).or_insert(0) += 1;
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut pods = vec![first];
+    for n in 1..10 {
+        until("some calls", || pods.last().unwrap().calls() >= 20).await;
+        let next = Pod::echo("next").await;
+        rig.functions([function("fib", &[&next])]);
+        if n % 2 == 0 {
+            // Calls under way are finished first, as a pod does that is told to stop.
+            pods.last().unwrap().kill_when_idle().await;
+        }
+        pods.push(next);
+        if callers.iter().all(|caller| caller.is_finished()) {
+            break;
+        }
+    }
+    for caller in callers {
+        patient("a caller", caller).await.unwrap();
+    }
+    assert_eq!(*failed.lock().unwrap(), BTreeMap::new());
+}

@@ -1,0 +1,15 @@
+//! The gateway from outside: real connections to it, and pods that are servers in this process.
+
+#![allow(clippy::unwrap_used)]
+
+mod balance;
+mod drain;
+mod events;
+mod hold;
+mod hostile;
+mod proxy;
+mod routes;
+mod status;
+mod support;
+mod upgrade;
+mod visibility;
