@@ -165,10 +165,11 @@ impl World {
 
     pub fn any_gateway(&self) -> SocketAddr {
         // the last, which is least likely to be the master
-        self.nodes.iter().rev().find(|node| node.is_running()).map_or_else(
-            || SocketAddr::from(([127, 0, 0, 1], 0)),
-            |node| node.gateway,
-        )
+        self.nodes
+            .iter()
+            .rev()
+            .find(|node| node.is_running())
+            .map_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)), |node| node.gateway)
     }
 
     pub fn node(&mut self, name: &str) -> Result<&mut Node> {
@@ -275,7 +276,8 @@ impl World {
                 .into_iter()
                 .filter(|event| event.involved_object.name.as_deref() == Some(name))
                 .collect();
-            let messages: Vec<_> = about.iter().map(|event| (event.reason.clone(), event.message.clone())).collect();
+            let messages: Vec<_> =
+                about.iter().map(|event| (event.reason.clone(), event.message.clone())).collect();
             Ok(about.into_iter().find(|event| holds(event)).ok_or(messages))
         })
         .await

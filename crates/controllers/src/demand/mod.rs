@@ -315,7 +315,12 @@ impl Controller {
 
 impl Reign {
     /// Until when the function is left alone.
-    fn must_wait(&mut self, name: &Arc<str>, object: &engine::effect::Target, now: Instant) -> Option<Instant> {
+    fn must_wait(
+        &mut self,
+        name: &Arc<str>,
+        object: &engine::effect::Target,
+        now: Instant,
+    ) -> Option<Instant> {
         if self.writing.contains(name) {
             return Some(now + LONGEST_SLEEP);
         }

@@ -82,8 +82,7 @@ async fn keep(gateway: &Gateway, work: &Work, leased: Instant) {
         }
         tokio::time::sleep_until(next).await;
         let asked = Instant::now();
-        let extending =
-            gateway.store().settle(&work.function, &work.id, work.ticket, Settle::Extend(lease));
+        let extending = gateway.store().settle(&work.function, &work.id, work.ticket, Settle::Extend(lease));
         match tokio::time::timeout_at(until, extending).await {
             Ok(Ok(())) => {
                 until = asked + lease;

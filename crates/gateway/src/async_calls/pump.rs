@@ -11,11 +11,7 @@ use std::{
 use store::{Counts, Take};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{
-    attempt::attempt,
-    gauges::QueueGauges,
-    places::Places,
-};
+use super::{attempt::attempt, gauges::QueueGauges, places::Places};
 use crate::gateway::Gateway;
 
 /// Before the store is asked again that could not answer.

@@ -60,7 +60,8 @@ pub async fn failures_are_tried_again(store: Shared) {
     assert_eq!(header(&result, "slimfaas-try-number"), "3");
     assert_eq!(pod.tries(), ["1", "2", "3"]);
     let asked = pod.asked.lock().unwrap();
-    let last: Vec<_> = asked.iter().map(|asked| asked.headers["slimfaas-last-try"].to_str().unwrap()).collect();
+    let last: Vec<_> =
+        asked.iter().map(|asked| asked.headers["slimfaas-last-try"].to_str().unwrap()).collect();
     assert_eq!(last, ["false", "false", "true"]);
 }
 
@@ -82,7 +83,10 @@ pub async fn what_fails_to_the_end_is_dead(store: Shared) {
     assert_eq!(list.as_array().unwrap().len(), 1, "{list}");
     let dead = &list[0];
     assert_eq!(dead["Id"], id);
-    assert_eq!((&dead["Attempts"], &dead["Method"], &dead["Path"]), (&2.into(), &"POST".into(), &"/path?q".into()));
+    assert_eq!(
+        (&dead["Attempts"], &dead["Method"], &dead["Path"]),
+        (&2.into(), &"POST".into(), &"/path?q".into())
+    );
     assert_eq!(dead["Reason"], "given up after attempt 2: the answer was 500");
     let one = node.get(&format!("/async-function-dead/f/{id}")).await;
     assert_eq!(&serde_json::from_slice::<serde_json::Value>(one.body()).unwrap(), dead);
@@ -128,12 +132,8 @@ pub async fn silence_is_tried_again(store: Shared) {
 
 pub async fn refused_connections_are_tried_again(store: Shared) {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gone = functions::Pod {
-        name: "gone".into(),
-        ip: Some(nobody.ip()),
-        port: Some(nobody.port()),
-        ready: true,
-    };
+    let gone =
+        functions::Pod { name: "gone".into(), ip: Some(nobody.ip()), port: Some(nobody.port()), ready: true };
     let pod = FakePod::start(|_| async { answer(200, "here") }).await;
     // 500 is an answer, but nobody gave it
     let mut settings = retries(500);
@@ -157,7 +157,10 @@ pub async fn functions_call_back(store: Shared) {
         })
     };
     asked(1).await;
-    assert_eq!(header(&node.get(&format!("/async-function-result/f/{id}")).await, "ballast-result"), "pending");
+    assert_eq!(
+        header(&node.get(&format!("/async-function-result/f/{id}")).await, "ballast-result"),
+        "pending"
+    );
     let path = format!("/async-function-callback/f/{id}");
     assert_eq!(node.post(&format!("{path}/failed"), "").await.status(), StatusCode::OK);
     asked(2).await;
@@ -227,8 +230,7 @@ pub async fn what_a_lost_node_held_is_made_again(store: Shared) {
     let asleep = Node::start(store.clone(), &[function("f", retries(0), Vec::new())]).await;
     let id = asleep.accept("/async-function/f", "").await;
     // a node took it and was never heard of again
-    let take =
-        Take { holder: "lost".into(), in_flight: 9, now: 1, lease: Duration::from_millis(200) };
+    let take = Take { holder: "lost".into(), in_flight: 9, now: 1, lease: Duration::from_millis(200) };
     assert_eq!(store.take("f", take).await.unwrap().len(), 1);
     drop(asleep);
     let node = Node::start(store, &[function("f", retries(0), vec![pod.ready()])]).await;

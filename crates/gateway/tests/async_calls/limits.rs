@@ -105,10 +105,8 @@ pub async fn waiting_calls_keep_a_function_awake(store: Shared) {
 pub async fn gauges_tell_what_waits(store: Shared) {
     let (pod, gate) = gated().await;
     let settings = Settings { parallel: 1, ..retries(0) };
-    let functions = [
-        function("busy", settings, vec![pod.ready()]),
-        function("idle", Settings::default(), Vec::new()),
-    ];
+    let functions =
+        [function("busy", settings, vec![pod.ready()]), function("idle", Settings::default(), Vec::new())];
     let node = Node::start(store, &functions).await;
     for _ in 0..3 {
         node.accept("/async-function/busy", "").await;

@@ -58,12 +58,12 @@ type Serve = Arc<dyn Fn(Asked) -> BoxFuture<'static, Answer> + Send + Sync>;
 
 impl Node {
     pub async fn start(store: store::Shared, functions: &[Function]) -> Self {
-        Self::start_with(store, functions, Options::default(), true).await
+        Self::start_with(store, functions, options(), true).await
     }
 
     /// One that is not the master.
     pub async fn start_idle(store: store::Shared, functions: &[Function]) -> Self {
-        Self::start_with(store, functions, Options::default(), false).await
+        Self::start_with(store, functions, options(), false).await
     }
 
     pub async fn start_with(
@@ -75,8 +75,7 @@ impl Node {
         let (catalog, activity) = (Catalog::default(), Activity::default());
         publish(&catalog, functions);
         let (hooks, stop) = (Hooks::default(), CancellationToken::new());
-        let parts =
-            Parts { catalog: catalog.clone(), activity: activity.clone(), store, options, hooks };
+        let parts = Parts { catalog: catalog.clone(), activity: activity.clone(), store, options, hooks };
         let gateway = Gateway::new(parts);
         let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let (address, _) = gateway.listen(any, stop.clone()).await.unwrap();
@@ -212,6 +211,11 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// A lease so long that a busy machine does not lose one.
+fn options() -> Options {
+    Options { async_lease: Duration::from_secs(600), ..Options::default() }
 }
 
 pub fn answer(status: u16, body: &'static str) -> Answer {

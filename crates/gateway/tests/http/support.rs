@@ -57,7 +57,8 @@ impl Rig {
         let parts = Parts { catalog: catalog.clone(), activity: activity.clone(), store, options, hooks };
         let gateway = Gateway::new(parts);
         let shutdown = CancellationToken::new();
-        let (address, ended) = gateway.listen("127.0.0.1:0".parse().unwrap(), shutdown.clone()).await.unwrap();
+        let (address, ended) =
+            gateway.listen("127.0.0.1:0".parse().unwrap(), shutdown.clone()).await.unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
         Rig { gateway, address, catalog, activity, shutdown, ended, client }
     }

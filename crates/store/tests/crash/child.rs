@@ -24,7 +24,9 @@ struct Told {
 
 /// Hands in and settles until it is killed, and tells of each after it was acknowledged.
 pub async fn work(address: &str, name: &str, prefix: &str) {
-    let store = store::open(address, options(name, 1, PATIENCE)).await.unwrap();
+    // whoever had the file before may still be closing it
+    let store =
+        eventually("the store opens", async || store::open(address, options(name, 1, PATIENCE)).await).await;
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel::<String>();
     for task in 0..16 {
         let (store, tell, prefix) = (store.clone(), tell.clone(), prefix.to_owned());
@@ -70,9 +72,10 @@ async fn rounds(address: &str) {
     let mut all = Told::default();
     for round in 0..ROUNDS {
         run_and_kill(address, &format!("r{round}"), &mut all).await;
-        let store =
-            eventually("the store opens again", async || store::open(address, options("crash", 1, PATIENCE)).await)
-                .await;
+        let store = eventually("the store opens again", async || {
+            store::open(address, options("crash", 1, PATIENCE)).await
+        })
+        .await;
         for id in &all.accepted {
             let place = store.find("q", id).await.unwrap();
             let may_be_gone = all.doubtful.contains(id);

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program speaks on its output")]
 
 mod child;
+#[path = "../shared/eventually.rs"]
+mod eventually;
 mod servers;
 
 use std::{process::ExitCode, time::Duration};
 
+use eventually::eventually;
 use libtest_mimic::{Arguments, Trial};
 
 fn main() -> ExitCode {
@@ -42,18 +45,4 @@ fn main() -> ExitCode {
 
 fn options(name: &str, replicas: usize, patience: Duration) -> store::Options {
     store::Options { name: name.to_owned(), replicas, patience, ..store::Options::default() }
-}
-
-/// Tries until it works, for five minutes.
-async fn eventually<T, E: std::fmt::Debug>(what: &str, mut attempt: impl AsyncFnMut() -> Result<T, E>) -> T {
-    let began = std::time::Instant::now();
-    loop {
-        match attempt().await {
-            Ok(value) => return value,
-            Err(error) if began.elapsed() > Duration::from_secs(300) => {
-                panic!("still not so after five minutes: {what}: {error:?}")
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
-        }
-    }
 }

@@ -70,8 +70,7 @@ impl Load {
 async fn drain(store: &Shared) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     loop {
-        let take =
-            || Take { holder: "drain".into(), in_flight: 100, now: 50, lease: Duration::from_secs(5) };
+        let take = || Take { holder: "drain".into(), in_flight: 100, now: 50, lease: Duration::from_secs(5) };
         let counts = eventually("the store counts", async || store.counts("q").await).await;
         if counts.ready + counts.in_flight + counts.retry_pending == 0 {
             return seen;
@@ -116,9 +115,10 @@ pub async fn a_killed_server_loses_nothing() {
 
 pub async fn three_servers_lose_each_in_turn() {
     let mut nats = cluster::Nats::three().await.unwrap();
-    let store =
-        eventually("the cluster is there", async || store::open(&nats.url(), options("three", 3, PATIENCE)).await)
-            .await;
+    let store = eventually("the cluster is there", async || {
+        store::open(&nats.url(), options("three", 3, PATIENCE)).await
+    })
+    .await;
     let load = Load::start(&store);
     for index in 0..nats.len() {
         load.more(50).await;

@@ -3,7 +3,10 @@
 use anyhow::{Result, ensure};
 use e2e::eventually;
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::{ResourceExt, api::{DeleteParams, ListParams}};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams},
+};
 use nix::sys::signal::Signal;
 
 use super::metrics::scale;
