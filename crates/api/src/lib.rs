@@ -3,4 +3,13 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+pub mod function;
 pub mod slimfaas;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::CustomResourceExt;
+
+/// Every kind that Ballast adds to an API server.
+pub fn crds() -> Vec<CustomResourceDefinition> {
+    vec![function::Function::crd()]
+}

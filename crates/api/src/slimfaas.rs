@@ -1,8 +1,15 @@
 //! `SlimFaas/*` annotations: what turns a workload into a function on demand.
 
+mod read;
+#[cfg(test)]
+mod tests;
+mod values;
+
 use std::{sync::Arc, time::Duration};
 
 use decide::demand;
+
+pub use read::{Annotations, PREFIX, read};
 
 /// All a function asks for. A bad annotation leaves its default here and a [`Problem`] beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +37,8 @@ pub struct Settings {
     pub path_visibility: Vec<(String, Visibility)>,
     /// `DefaultTrust`: whether this function's pods may call what is private.
     pub trusted: bool,
+    /// `Scale.ScrapeIntervalMilliseconds`: how often its pods are asked for metrics.
+    pub scrape_interval: Option<Duration>,
 }
 
 /// How often and when a call is tried.
@@ -96,6 +105,7 @@ impl Default for Settings {
             visibility: Visibility::Public,
             path_visibility: Vec::new(),
             trusted: true,
+            scrape_interval: None,
         }
     }
 }

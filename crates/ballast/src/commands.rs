@@ -1,7 +1,9 @@
 //! The command line. Each command is a file of its own.
 
+mod crds;
 mod decide;
 mod promql;
+mod serve;
 mod simulate;
 mod status;
 mod up;
@@ -24,6 +26,10 @@ pub struct Program {
 enum Command {
     /// Start everything in one process, on an embedded Kubernetes that kubectl can use
     Up(up::Up),
+    /// Run as a node of Ballast on a cluster
+    Serve(serve::Serve),
+    /// Print the CustomResourceDefinitions, for `kubectl apply -f -`
+    Crds(crds::Crds),
     /// Tell what the Ballast in a data directory is doing
     Status(status::Status),
     /// Tell what a policy would do with an input: JSON in, decision out
@@ -45,6 +51,8 @@ impl Program {
             // no runtime yet: the launcher may have one thread only
             Command::PodExec => return node::launch::main(),
             Command::Up(up) => up.run(),
+            Command::Serve(serve) => serve.run(),
+            Command::Crds(crds) => crds.run(),
             Command::Status(status) => status.run(),
             Command::Decide(decide) => decide.run(),
             Command::Simulate(simulate) => simulate.run(),

@@ -1,9 +1,12 @@
 //! The Ballast program: the only crate that reads arguments and the environment.
 
 mod commands;
+mod control_plane;
+mod demo;
 mod log;
 mod output;
 mod running;
+mod signals;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,10 @@ const FILE: &str = "up.json";
 pub struct Running {
     /// URL of the Kubernetes API.
     pub api: String,
+    /// URL where functions are called.
+    pub gateway: String,
+    /// URL of metrics, debug and query paths.
+    pub operator: String,
     pub pid: u32,
 }
 

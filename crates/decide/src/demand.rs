@@ -52,6 +52,9 @@ pub struct Observed {
 pub enum Answer {
     /// A number, which may turn out to be none; `per` is what the query's text says it stands for.
     Value { value: f64, per: Option<Per> },
+    /// A number that leaves out series without one, such as the latency of an idle pod: it may raise the count, but is
+    /// no reason to lower it.
+    AtLeast { value: f64, per: Option<Per> },
     /// Fresh series without observations: no demand, which is not the same as no data.
     Quiet,
     /// No series, old series, or a query that cannot be evaluated.
@@ -151,6 +154,7 @@ fn propose(scale: &Scale, observed: &Observed, may_sleep: bool, chain: &mut Chai
         };
         match read(trigger, observed.readings.get(idx), &name) {
             Ok(Some(reading)) => {
+                quiet += u32::from(matches!(observed.readings.get(idx), Some(Answer::AtLeast { .. })));
                 let proposed = *chain.push(Rule::Trigger(reading));
                 if highest.as_ref().is_none_or(|(best, _)| proposed > *best) {
                     highest = Some((proposed, name));
@@ -184,8 +188,12 @@ fn read(trigger: &Trigger, answer: Option<&Answer>, name: &Arc<str>) -> Result<O
         None => Err(Cause::NoReading),
         Some(Answer::Failed(message)) => Err(Cause::Failed { message: message.clone() }),
         Some(Answer::Quiet) => Ok(None),
-        Some(Answer::Value { value, .. }) if !value.is_finite() || *value < 0.0 => Err(Cause::Unusable),
-        Some(Answer::Value { value, per }) => Ok(Some(Reading {
+        Some(Answer::Value { value, .. } | Answer::AtLeast { value, .. })
+            if !value.is_finite() || *value < 0.0 =>
+        {
+            Err(Cause::Unusable)
+        }
+        Some(Answer::Value { value, per } | Answer::AtLeast { value, per }) => Ok(Some(Reading {
             trigger: name.clone(),
             metric_type: trigger.metric_type,
             per: trigger.per.or(*per).unwrap_or_default(),

@@ -8,11 +8,6 @@ mod window;
 
 use proptest::prelude::*;
 
-/// Each law is tried so many times.
-fn cases() -> ProptestConfig {
-    ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() }
-}
-
 /// Numbers that metrics really have, and those that only bugs have.
 fn wild_i64() -> impl Strategy<Value = i64> {
     prop_oneof![

@@ -248,6 +248,8 @@ mod tests {
     }
 
     proptest::proptest! {
+        #![proptest_config(repeatable::cases(256))]
+
         #[test]
         fn display_parses_back(milli: i64) {
             let quantity = Quantity(milli);

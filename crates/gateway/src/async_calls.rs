@@ -1,34 +1,51 @@
 //! Asynchronous calls: accepted now, made later.
+//!
+//! ```text
+//! client ─▶ enqueue ─▶ store (durable) ─▶ 202
+//!                        │ changes
+//!     Dispatcher (master)◀┘─▶ attempt ─▶ pod
+//!          ▲                     │ answer, timeout, or a callback to any node
+//!          └──── free place ◀────┴─▶ judge: done, again later, or dead ─▶ store
+//! ```
+//!
+//! A call is made at least once. How many are under way is kept by the leases of the store, so it holds over a change
+//! of master too.
 
-use http::{Method, Response};
+mod attempt;
+mod callback;
+mod conclude;
+mod dead;
+mod dispatcher;
+mod enqueue;
+mod gauges;
+mod judge;
+mod places;
+mod pump;
+mod record;
+mod results;
 
-use crate::{body::Body, call::Call, gateway::Gateway, reply::Refusal};
+use http::{HeaderName, Response};
 
-pub(crate) async fn enqueue(_gateway: &Gateway, call: Call) -> Response<Body> {
-    drop(call);
-    not_here()
-}
+use crate::{body::Body, reply::Refusal};
 
-/// A function says how a call ended that it had answered with 202.
-pub(crate) async fn callback(_gateway: &Gateway, _name: &str, _id: &str, _status: &str) -> Response<Body> {
-    not_here()
-}
+pub(crate) use callback::{Callbacks, callback};
+pub(crate) use dead::dead;
+pub use dispatcher::Dispatcher;
+pub(crate) use enqueue::enqueue;
+pub use gauges::QueueGauges;
+pub(crate) use results::result;
 
-pub(crate) async fn result(_gateway: &Gateway, _name: &str, _id: &str) -> Response<Body> {
-    not_here()
-}
+const ELEMENT_ID: HeaderName = HeaderName::from_static("slimfaas-element-id");
+const TRY_NUMBER: HeaderName = HeaderName::from_static("slimfaas-try-number");
+const LAST_TRY: HeaderName = HeaderName::from_static("slimfaas-last-try");
 
-/// Lists, shows, replays or deletes calls that were given up.
-pub(crate) async fn dead(
-    _gateway: &Gateway,
-    _method: &Method,
-    _name: &str,
-    _id: Option<&str>,
-    _replay: bool,
-) -> Response<Body> {
-    not_here()
-}
-
-fn not_here() -> Response<Body> {
-    Refusal::Unavailable.reply("this build serves no asynchronous calls")
+fn refused_by_store(error: &store::Error) -> Response<Body> {
+    match error {
+        store::Error::TooLarge(_) => Refusal::BodyTooLarge,
+        store::Error::Full { .. } => Refusal::QueueFull,
+        store::Error::Conflict { .. } | store::Error::Open(_) | store::Error::Unavailable(_) => {
+            Refusal::Unavailable
+        }
+    }
+    .reply(error)
 }

@@ -41,6 +41,7 @@ struct Inner {
     table: Arc<Table>,
     metrics: Metrics,
     ids: RequestIds,
+    callbacks: async_calls::Callbacks,
     tasks: TaskTracker,
     ending: CancellationToken,
     ended: CancellationToken,
@@ -59,6 +60,7 @@ impl Gateway {
             table,
             metrics,
             ids: RequestIds::default(),
+            callbacks: async_calls::Callbacks::default(),
             tasks: TaskTracker::new(),
             ending: CancellationToken::new(),
             ended: CancellationToken::new(),
@@ -91,6 +93,10 @@ impl Gateway {
 
     pub(crate) fn table(&self) -> &Table {
         &self.0.table
+    }
+
+    pub(crate) fn callbacks(&self) -> &async_calls::Callbacks {
+        &self.0.callbacks
     }
 
     /// Connections, and whatever else must end before the gateway has ended.

@@ -33,6 +33,7 @@ mod status;
 mod upgrade;
 mod upstream;
 
+pub use async_calls::{Dispatcher, QueueGauges};
 pub use body::{Body, BoxError};
 pub use gateway::{Gateway, Parts};
 pub use metrics::{Family, Kind, Metrics, Sample, render};

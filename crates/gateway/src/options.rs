@@ -20,6 +20,12 @@ pub struct Options {
     pub body_limit: u64,
     /// The longest body of an event, which is kept in memory until every subscriber has it.
     pub event_body_limit: usize,
+    /// The longest body of an asynchronous call.
+    pub async_body_limit: usize,
+    /// After so long without a sign of life from its node an asynchronous call is made again by another.
+    pub async_lease: Duration,
+    /// How long the result of an asynchronous call can be read.
+    pub async_result_kept: Duration,
     /// The longest head of a request (its first line and all headers), in bytes.
     pub head_limit: usize,
     /// How long a client may take for the head of a request, and how long its connection may be idle.
@@ -79,6 +85,10 @@ impl Default for Options {
             held: 20_000,
             body_limit: 500 << 20,
             event_body_limit: 16 << 20,
+            // the store keeps 16 MiB with the head
+            async_body_limit: (16 << 20) - (128 << 10),
+            async_lease: Duration::from_secs(15),
+            async_result_kept: Duration::from_secs(3600),
             head_limit: 64 << 10,
             head_timeout: Duration::from_secs(60),
             body_idle_timeout: Duration::from_secs(300),

@@ -28,6 +28,7 @@ pub(crate) enum Refusal {
     BrokenConnection,
     Deadline,
     TooManyStreams,
+    QueueFull,
     Unavailable,
 }
 
@@ -44,7 +45,7 @@ impl Refusal {
             }
             Refusal::BrokenConnection => StatusCode::BAD_GATEWAY,
             Refusal::Deadline => StatusCode::GATEWAY_TIMEOUT,
-            Refusal::TooManyStreams => StatusCode::TOO_MANY_REQUESTS,
+            Refusal::TooManyStreams | Refusal::QueueFull => StatusCode::TOO_MANY_REQUESTS,
         }
     }
 
@@ -62,6 +63,7 @@ impl Refusal {
             Refusal::BrokenConnection => "broken-connection",
             Refusal::Deadline => "deadline",
             Refusal::TooManyStreams => "too-many-streams",
+            Refusal::QueueFull => "queue-full",
             Refusal::Unavailable => "unavailable",
         }
     }
@@ -69,7 +71,9 @@ impl Refusal {
     /// Seconds after which trying again makes sense: nothing of the call has happened yet.
     fn retry_after(self) -> Option<&'static str> {
         match self {
-            Refusal::TooManyHeld | Refusal::NoConnection | Refusal::Unavailable => Some("1"),
+            Refusal::TooManyHeld | Refusal::NoConnection | Refusal::QueueFull | Refusal::Unavailable => {
+                Some("1")
+            }
             Refusal::CannotWake | Refusal::TooManyStreams => Some("10"),
             _ => None,
         }

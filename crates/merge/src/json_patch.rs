@@ -349,6 +349,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(repeatable::cases(256))]
+
         #[test]
         fn a_failed_patch_changes_nothing(target in any_json(), patch in any_json()) {
             let mut result = target.clone();

@@ -88,6 +88,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(repeatable::cases(256))]
+
         /// Not yet after the first time: an array that replaces an object keeps the nulls of its items (see above).
         #[test]
         fn applying_again_changes_nothing(target in any_json(), patch in any_json()) {

@@ -1,1 +1,27 @@
-//! What an operator may ask over HTTP: queries, the metric store, and Ballast's own metrics.
+//! What an operator may ask over HTTP.
+//!
+//! ```text
+//! /debug/promql/eval, /debug/store      the value that an autoscaling query has, and what the store holds
+//! /api/v1/…                             Prometheus's own paths: Grafana and promtool read the store through them
+//! /metrics                              what Ballast says of itself
+//! ```
+//!
+//! An [`Operator`] is a value that answers requests; [`listen`] gives it a port of its own, and whoever has a port
+//! already hands it the paths that it [serves](Operator::serves). Queries run on threads for such work, a few at a time,
+//! and are cut off by time and by the samples they read.
+
+mod debug;
+mod exposed;
+mod form;
+mod listen;
+mod operator;
+mod prometheus;
+mod reply;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use exposed::{Exposed, Family, Figure, Kind};
+pub use listen::listen;
+pub use operator::{Limits, Operator, Options};
+pub use reply::Reply;

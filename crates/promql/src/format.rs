@@ -1,7 +1,7 @@
 //! Numbers and times as Prometheus writes them.
 
 /// The shortest decimal that reads back as the same number, never with an exponent; infinities carry their sign.
-pub(crate) fn plain(value: f64) -> String {
+pub fn plain(value: f64) -> String {
     match value {
         v if v.is_nan() => "NaN".to_string(),
         f64::INFINITY => "+Inf".to_string(),

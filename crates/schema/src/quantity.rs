@@ -283,6 +283,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(repeatable::cases(256))]
+
         #[test]
         fn writing_loses_nothing(whole in 0_u64..1 << 40, suffix in "(Ki|Mi|Gi|k|M|G|m|u||e3)") {
             let parsed = Quantity::parse(&format!("{whole}{suffix}")).unwrap();

@@ -272,6 +272,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(repeatable::cases(256))]
+
         #[test]
         fn nothing_is_served_that_did_not_come(
             loads in prop::collection::vec(0.0..1000.0f64, 1..80),

@@ -1,8 +1,8 @@
 //! From an address to a store.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use crate::{Embedded, Error, Result, Shared};
+use crate::{Embedded, Error, Nats, Result, Shared};
 
 /// What a store does not keep, so that one caller cannot use up what all share.
 #[derive(Clone, Debug)]
@@ -19,6 +19,10 @@ pub struct Options {
     pub limits: Limits,
     /// Copies of everything, 1 or 3; NATS only.
     pub replicas: usize,
+    /// Of what is ours on a shared server: letters, digits, `-` and `_`; NATS only.
+    pub name: String,
+    /// A server that does not answer in this time counts as gone; what was asked may still happen. NATS only.
+    pub patience: Duration,
 }
 
 impl Default for Limits {
@@ -29,7 +33,12 @@ impl Default for Limits {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { limits: Limits::default(), replicas: 1 }
+        Options {
+            limits: Limits::default(),
+            replicas: 1,
+            name: "ballast".to_owned(),
+            patience: Duration::from_secs(5),
+        }
     }
 }
 
@@ -41,6 +50,13 @@ pub async fn open(address: &str, options: Options) -> Result<Shared> {
             options.replicas
         )));
     }
+    let fits = |character: char| character.is_ascii_alphanumeric() || matches!(character, '-' | '_');
+    if options.name.is_empty() || !options.name.chars().all(fits) {
+        return Err(Error::Open(format!(
+            "the store cannot be named {:?}: use letters, digits, '-' and '_'",
+            options.name
+        )));
+    }
     if address == "memory:" {
         return Ok(Arc::new(Embedded::memory(options.limits)?));
     }
@@ -49,6 +65,9 @@ pub async fn open(address: &str, options: Options) -> Result<Shared> {
             return Err(Error::Open("a redb file has no copies: leave out the number of replicas".into()));
         }
         return Ok(Arc::new(Embedded::file(path, options.limits)?));
+    }
+    if address.starts_with("nats://") || address.starts_with("tls://") {
+        return Ok(Arc::new(Nats::connect(address, options).await?));
     }
     Err(Error::Open(format!(
         "cannot tell what store {address:?} is: write redb:PATH, nats://HOST:PORT or memory:"

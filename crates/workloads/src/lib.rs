@@ -5,27 +5,22 @@
 //! with the same names, annotations, conditions and reasons.
 //!
 //! Each controller is a folder with a synchronous planner, `plan(observed, now) -> Plan`, that turns what is known of
-//! one object into a list of [`effect::Effect`]s. `engine` does the rest for all of them: one watch a kind, one queue
+//! one object into a list of [`engine::effect::Effect`]s. `engine` does the rest for all of them: one watch a kind, one queue
 //! a controller, execution, and waiting for own writes. A planner has no clock, no I/O and no memory of its own.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod deployment;
 mod disruption;
-mod effect;
 mod endpoints;
-mod engine;
 mod garbage;
 mod hpa;
-mod kind;
 mod namespace;
 mod object;
 mod options;
 mod replicaset;
 mod start;
 mod statefulset;
-#[cfg(test)]
-mod testing;
 mod universe;
 
 pub use options::{Name, Options, UnknownName};

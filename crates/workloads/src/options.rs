@@ -9,6 +9,8 @@ pub struct Options {
     pub which: BTreeSet<Name>,
     /// How often each HPA decides although nothing changed.
     pub hpa_sync_period: Duration,
+    /// What kube-controller-manager takes as `--horizontal-pod-autoscaler-*` flags.
+    pub hpa_settings: decide::hpa::Settings,
     /// How often each kind is listed anew, in case a watch lost an event.
     pub relist_period: Duration,
 }
@@ -37,6 +39,7 @@ impl Default for Options {
         Self {
             which: Name::ALL.into(),
             hpa_sync_period: Duration::from_secs(15),
+            hpa_settings: decide::hpa::Settings::default(),
             relist_period: Duration::from_secs(300),
         }
     }

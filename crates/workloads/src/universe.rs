@@ -7,6 +7,10 @@ use std::{
     time::Duration,
 };
 
+use engine::{
+    Cache, OtherKinds, Reflects, informer, insist,
+    kind::{EVENT, Kind},
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIResource, ObjectMeta};
 use kube::{
     Api, Client, Resource,
@@ -19,11 +23,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use crate::{
-    engine::{Cache, Reflects, informer, insist},
-    garbage::graph::Graph,
-    kind::{EVENT, Kind},
-};
+use crate::garbage::graph::Graph;
 
 type Metadata = PartialObjectMeta<DynamicObject>;
 
@@ -163,7 +163,8 @@ impl Universe {
             }
         });
         let api: Api<Metadata> = Api::all_with(self.client.clone(), &kind.api_resource());
-        let task = tokio::spawn(informer::run(api, cache.clone(), self.relist_every)).abort_handle();
+        let task =
+            tokio::spawn(informer::run(api, cache.clone(), String::new(), self.relist_every)).abort_handle();
         Watch { cache, task, since: Instant::now() }
     }
 
@@ -178,13 +179,6 @@ impl Universe {
         self.watches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// For when what was decided on a kind's objects keeps being outdated.
-    pub fn request_relist(&self, kind: &Kind) {
-        if let Some(watch) = self.watches().get(kind) {
-            watch.cache.request_relist();
-        }
-    }
-
     /// Waits until it is known which kinds there are.
     pub async fn discovered(&self) {
         while self.served.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
@@ -196,6 +190,14 @@ impl Universe {
     pub async fn completed(&self) {
         while !self.complete() {
             tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+impl OtherKinds for Universe {
+    fn request_relist(&self, kind: &Kind) {
+        if let Some(watch) = self.watches().get(kind) {
+            watch.cache.request_relist();
         }
     }
 }

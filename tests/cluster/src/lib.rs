@@ -1,5 +1,6 @@
 //! A Kubernetes to test on: embedded, or the real one built from pinned modules. One test body runs on both.
 
+mod nats;
 mod process;
 pub mod real;
 pub mod tools;
@@ -21,6 +22,7 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+pub use nats::Nats;
 pub use process::{Running, free_ports, spawn};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,9 +57,11 @@ pub struct Cluster {
 /// Held for as long as the cluster runs.
 enum Control {
     Embedded { _listener: Listener },
-    Real { _plane: real::ControlPlane },
+    Real { plane: Box<real::ControlPlane>, metrics: Option<Running> },
 }
 
+/// How long an HPA without rules of its own remembers a higher wish. Kubernetes has five minutes.
+const DOWNSCALE_STABILIZATION_SECONDS: u32 = 5;
 const NODE_NAME: &str = "process-node";
 
 impl Cluster {
@@ -70,7 +74,7 @@ impl Cluster {
                 let plane =
                     real::ControlPlane::start(real::Options { controllers: true, sync: false }).await?;
                 let (client, kubeconfig) = (plane.client().await?, plane.kubeconfig());
-                (Control::Real { _plane: plane }, client, kubeconfig)
+                (Control::Real { plane: Box::new(plane), metrics: None }, client, kubeconfig)
             }
         };
         let options = node::Options {
@@ -125,6 +129,14 @@ impl Cluster {
             serde_json::from_value(serde_json::json!({"metadata": {"name": name}}))?;
         Api::all(self.client()).create(&PostParams::default(), &namespace).await?;
         Ok(name)
+    }
+
+    /// Sees to it that `metrics.k8s.io` answers: the real cluster needs a program of its own for it.
+    pub async fn serve_metrics(&self) -> Result<()> {
+        if let Some(Control::Real { plane, metrics: metrics @ None }) = &mut *self.control.lock().await {
+            *metrics = Some(plane.start_metrics().await?);
+        }
+        Ok(())
     }
 
     /// What kubectl prints on standard output.
@@ -185,8 +197,9 @@ async fn start_embedded(
     let api = ApiServer::open(localkube::Options::default()).await?;
     let addr = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = api.listen(ListenOptions { addr, data_dir: directory.to_owned() }).await?;
-    let options =
+    let mut options =
         workloads::Options { hpa_sync_period: Duration::from_secs(1), ..workloads::Options::default() };
+    options.hpa_settings.downscale_stabilization_seconds = DOWNSCALE_STABILIZATION_SECONDS;
     let controllers = workloads::Controllers::new(api.client("default"), options);
     let token = shutdown.child_token();
     tokio::spawn(async move { controllers.run(token.cancelled()).await });

@@ -7,7 +7,16 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{
+    Api,
+    api::{DynamicObject, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::ApiResource,
+};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
+    KeyPair, KeyUsagePurpose,
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -33,6 +42,8 @@ pub struct ControlPlane {
     directory: TempDir,
     pub port: u16,
 }
+
+const FRONT_PROXY: &str = "front-proxy";
 
 pub const TOKEN: &str = "ballast-test-token";
 
@@ -76,6 +87,14 @@ impl ControlPlane {
                 flag("kubelet-preferred-address-types", &"InternalIP"),
                 // pods of the process node need no token volume, and the embedded API adds none
                 flag("disable-admission-plugins", &"ServiceAccount"),
+                // for aggregated APIs such as that of metrics-server
+                flag("requestheader-client-ca-file", &file("front-proxy-ca.crt")),
+                flag("requestheader-allowed-names", &FRONT_PROXY),
+                flag("requestheader-username-headers", &"X-Remote-User"),
+                flag("requestheader-group-headers", &"X-Remote-Group"),
+                flag("requestheader-extra-headers-prefix", &"X-Remote-Extra-"),
+                flag("proxy-client-cert-file", &file("front-proxy.crt")),
+                flag("proxy-client-key-file", &file("front-proxy.key")),
             ],
             &path.join("kube-apiserver.log"),
         )?;
@@ -105,6 +124,11 @@ impl ControlPlane {
                 "--leader-elect=false".to_owned(),
                 "--secure-port=0".to_owned(),
                 "--horizontal-pod-autoscaler-sync-period=1s".to_owned(),
+                // silence is to be seen within a test
+                format!(
+                    "--horizontal-pod-autoscaler-downscale-stabilization={}s",
+                    crate::DOWNSCALE_STABILIZATION_SECONDS
+                ),
                 "--kube-api-qps=500".to_owned(),
                 "--kube-api-burst=1000".to_owned(),
                 format!("--service-account-private-key-file={}", path.join("service-account.key").display()),
@@ -125,6 +149,52 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// metrics-server, and the APIService that leads to it. Its Service is an external name, since the API server
+    /// takes no loopback addresses in endpoints.
+    pub async fn start_metrics(&self) -> Result<Running> {
+        let path = self.directory.path();
+        let [port] = free_ports()?;
+        let kubeconfig = self.kubeconfig().display().to_string();
+        let running = spawn(
+            &tools::metrics_server()?,
+            &[
+                format!("--kubeconfig={kubeconfig}"),
+                format!("--authentication-kubeconfig={kubeconfig}"),
+                format!("--authorization-kubeconfig={kubeconfig}"),
+                format!("--secure-port={port}"),
+                "--bind-address=127.0.0.1".to_owned(),
+                format!("--cert-dir={}", path.join("metrics-server").display()),
+                "--kubelet-insecure-tls".to_owned(),
+                "--kubelet-use-node-status-port".to_owned(),
+                "--kubelet-preferred-address-types=InternalIP".to_owned(),
+                "--metric-resolution=10s".to_owned(),
+            ],
+            &path.join("metrics-server.log"),
+        )?;
+        let client = self.client().await?;
+        let service = serde_json::json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": "metrics-server", "namespace": "kube-system"},
+            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
+        });
+        let services: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), "kube-system", &resource("", "v1", "Service", "services"));
+        services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
+        let api_service = serde_json::json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": "v1beta1.metrics.k8s.io"},
+            "spec": {
+                "group": "metrics.k8s.io", "version": "v1beta1",
+                "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": true,
+                "service": {"name": "metrics-server", "namespace": "kube-system", "port": port},
+            },
+        });
+        let kind = resource("apiregistration.k8s.io", "v1", "APIService", "apiservices");
+        let api_services: Api<DynamicObject> = Api::all_with(client, &kind);
+        api_services.create(&PostParams::default(), &serde_json::from_value(api_service)?).await?;
+        Ok(running)
+    }
+
     async fn wait_until_ready(&mut self) -> Result<()> {
         let request = || http::Request::get("/readyz").body(Vec::new());
         loop {
@@ -143,7 +213,8 @@ impl ControlPlane {
     /// The last lines of each program's log, for the message of a failed test.
     pub fn log_tails(&self) -> String {
         let mut text = String::new();
-        for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
+        for name in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "metrics-server"]
+        {
             if let Ok(log) = fs::read_to_string(self.directory.path().join(format!("{name}.log"))) {
                 let lines: Vec<&str> = log.lines().collect();
                 let tail = &lines[lines.len().saturating_sub(15)..];
@@ -151,6 +222,17 @@ impl ControlPlane {
             }
         }
         text
+    }
+}
+
+fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    let api_version = if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version,
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
     }
 }
 
@@ -163,9 +245,10 @@ pub async fn client(kubeconfig: &Path) -> Result<kube::Client> {
 }
 
 fn write_credentials(path: &Path, port: u16) -> Result<()> {
-    let key = rcgen::KeyPair::generate().context("failed to generate the service account key")?;
+    let key = KeyPair::generate().context("failed to generate the service account key")?;
     fs::write(path.join("service-account.key"), key.serialize_pem())?;
     fs::write(path.join("service-account.pub"), key.public_key_pem())?;
+    write_front_proxy(path).context("failed to make the certificates of aggregated APIs")?;
     fs::write(path.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
     let kubeconfig = serde_json::json!({
         "apiVersion": "v1",
@@ -178,5 +261,27 @@ fn write_credentials(path: &Path, port: u16) -> Result<()> {
         "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
     });
     fs::write(path.join("kubeconfig"), kubeconfig.to_string())?;
+    Ok(())
+}
+
+/// With it the API server proves to an aggregated API that a request comes from it.
+fn write_front_proxy(path: &Path) -> Result<()> {
+    let named = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params
+    };
+    let ca_key = KeyPair::generate()?;
+    let mut ca = named("front-proxy-ca");
+    ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    ca.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    fs::write(path.join("front-proxy-ca.crt"), ca.self_signed(&ca_key)?.pem())?;
+    let issuer = Issuer::new(ca, ca_key);
+    let key = KeyPair::generate()?;
+    let mut params = named(FRONT_PROXY);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    fs::write(path.join("front-proxy.crt"), params.signed_by(&key, &issuer)?.pem())?;
+    fs::write(path.join("front-proxy.key"), key.serialize_pem())?;
     Ok(())
 }

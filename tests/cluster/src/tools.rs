@@ -37,6 +37,16 @@ pub fn etcd() -> Result<PathBuf> {
     once(&DIRECTORY, || directory("etcd")).map(|directory| directory.join("etcd"))
 }
 
+pub fn metrics_server() -> Result<PathBuf> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    once(&DIRECTORY, || directory("metrics-server")).map(|directory| directory.join("metrics-server"))
+}
+
+pub fn nats() -> Result<PathBuf> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    once(&DIRECTORY, || directory("nats")).map(|directory| directory.join("nats-server"))
+}
+
 fn once(
     cell: &'static OnceLock<PathBuf>,
     make: impl FnOnce() -> Result<PathBuf>,

@@ -149,7 +149,9 @@ impl Faults {
             Some(path) if response.status().is_success() => {
                 let (parts, body) = response.into_parts();
                 let bytes = body.collect().await?.to_bytes();
-                self.state().first_lists.entry(path).or_insert_with(|| bytes.clone());
+                if is_list(&bytes) {
+                    self.state().first_lists.entry(path).or_insert_with(|| bytes.clone());
+                }
                 Ok(Response::from_parts(parts, whole(bytes)))
             }
             _ => Ok(response.map(|body| body.map_err(BoxError::from).boxed_unsync())),
@@ -172,6 +174,14 @@ impl tower::Service<Request<Body>> for Faults {
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         Box::pin(self.clone().pass(request))
     }
+}
+
+/// Reads of single objects are never stale: an API server answers them from its store.
+fn is_list(body: &[u8]) -> bool {
+    let kind = serde_json::from_slice::<serde_json::Value>(body)
+        .ok()
+        .and_then(|body| body["kind"].as_str().map(|kind| kind.ends_with("List")));
+    kind.unwrap_or(false)
 }
 
 fn whole(body: Bytes) -> Answer {

@@ -12,14 +12,21 @@ use anyhow::{Context, Result, bail};
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, runtime::wait};
 use localkube::{ApiServer, ListenOptions, Listener, Storage};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::{output, running::Running};
+use crate::{
+    control_plane::{ControlPlane, Leadership, Listen, Options},
+    demo, output,
+    running::Running,
+    signals::StopSignals,
+};
 
 /// Taken when no port is asked for, unless it is in use.
 const USUAL_API_PORT: u16 = 8443;
+const USUAL_GATEWAY_PORT: u16 = 5000;
+const USUAL_OPERATOR_PORT: u16 = 5001;
 const NODE_NAME: &str = "ballast";
+const NAMESPACE: &str = "default";
 
 #[derive(Debug, clap::Args)]
 pub struct Up {
@@ -29,6 +36,18 @@ pub struct Up {
     /// The port of the Kubernetes API on 127.0.0.1 [default: 8443, or a free one]
     #[arg(long, value_name = "PORT")]
     api_port: Option<u16>,
+    /// The port of the gateway on 127.0.0.1, where functions are called [default: 5000, or a free one]
+    #[arg(long, value_name = "PORT")]
+    gateway_port: Option<u16>,
+    /// The port on 127.0.0.1 for metrics, debug and query paths [default: 5001, or a free one]
+    #[arg(long, value_name = "PORT")]
+    operator_port: Option<u16>,
+    /// Seconds between two scrapes of a pod
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
+    scrape_interval: u64,
+    /// Do not bring the function fibonacci when the data directory is new
+    #[arg(long)]
+    no_demo: bool,
     /// Say nothing but errors
     #[arg(long, short, conflicts_with = "verbose")]
     quiet: bool,
@@ -55,6 +74,7 @@ impl Up {
         let _lock = lock(&data_dir)?;
         let mut stop = StopSignals::new()?;
 
+        let is_new = !data_dir.join("kubernetes.redb").exists();
         let storage = Storage::File { path: data_dir.join("kubernetes.redb"), sync: true };
         let api = ApiServer::open(localkube::Options { storage, ..localkube::Options::default() })
             .await
@@ -65,6 +85,7 @@ impl Up {
         let shutdown = CancellationToken::new();
         let controllers = workloads::Controllers::new(client.clone(), workloads::Options::default());
         let controllers = tokio::spawn(controllers.run(shutdown.clone().cancelled_owned()));
+        controllers::crds::install(&client).await?;
         let options = node::Options {
             schedule: true,
             api_server: Some((listener.addr.ip().to_string(), listener.addr.port())),
@@ -75,12 +96,21 @@ impl Up {
         let mut node = tokio::spawn(node::Node::new(options).run(client.clone(), node_shutdown.clone()));
 
         let started = tokio::select! {
-            ready = node_is_ready(client) => ready.map(|()| true),
+            ready = node_is_ready(client.clone()) => ready.map(|()| true),
             ended = &mut node => Err(node_failure(ended)),
             () = stop.received() => Ok(false),
         };
         if matches!(started, Ok(true)) {
-            let running = Running { api: format!("https://{}", listener.addr), pid: std::process::id() };
+            let plane = self.control_plane(client.clone(), &data_dir).await?;
+            if is_new && !self.no_demo {
+                demo::install(&client, NAMESPACE).await?;
+            }
+            let running = Running {
+                api: format!("https://{}", listener.addr),
+                gateway: format!("http://{}", plane.gateway),
+                operator: format!("http://{}", plane.operator),
+                pid: std::process::id(),
+            };
             running.write(&data_dir)?;
             if !self.quiet {
                 greet(&running, &listener, &data_dir);
@@ -90,6 +120,10 @@ impl Up {
                 ended = &mut node => return Err(node_failure(ended)),
             }
             Running::remove(&data_dir);
+            tokio::select! {
+                () = plane.stop() => {}
+                () = stop.received() => tracing::warn!("asked twice: not waiting for the calls"),
+            }
         }
 
         tracing::info!("stopping: pods get their time to end");
@@ -103,6 +137,31 @@ impl Up {
         controllers.abort();
         listener.shutdown().await;
         started.map(|_| ())
+    }
+
+    async fn control_plane(&self, client: kube::Client, data_dir: &Path) -> Result<ControlPlane> {
+        let path = data_dir.join("ballast.redb");
+        let store = store::open(&format!("redb:{}", path.display()), store::Options::default())
+            .await
+            .with_context(|| format!("failed to open the queues in {}", path.display()))?;
+        let at = |port: Option<u16>, usual| match port {
+            Some(port) => Listen::At(SocketAddr::from((Ipv4Addr::LOCALHOST, port))),
+            None => Listen::Usually(usual),
+        };
+        let options = Options {
+            namespace: NAMESPACE.to_owned(),
+            node: NODE_NAME.to_owned(),
+            gateway: at(self.gateway_port, USUAL_GATEWAY_PORT),
+            operator: at(self.operator_port, USUAL_OPERATOR_PORT),
+            operator_token: None,
+            // on loopback, and so that the first lines anybody tries work as written
+            debug_on_gateway: true,
+            leadership: Leadership::Alone,
+            scrape_interval: std::time::Duration::from_secs(self.scrape_interval),
+            functions: Some(controllers::function::Options::new(data_dir.join("git"))),
+            loopback_pods: true,
+        };
+        ControlPlane::start(client, store, options).await
     }
 
     async fn listen(&self, api: &ApiServer, data_dir: &Path) -> Result<Listener> {
@@ -175,35 +234,20 @@ fn node_failure(ended: Result<Result<(), node::Error>, tokio::task::JoinError>) 
 fn greet(running: &Running, listener: &Listener, data_dir: &Path) {
     let kubeconfig = listener.kubeconfig_path.display();
     output::answer(format_args!(
-        "Ballast is up: a Kubernetes API on {api}, one node that runs pods as processes.
+        "Ballast is up: a Kubernetes API on {api}, one node that runs pods as processes, functions on {gateway}.
+
+  curl {gateway}/function/fibonacci/fib/20      wakes it from zero, and answers
+  curl {gateway}/status-functions
 
   export KUBECONFIG={kubeconfig}
-  kubectl get nodes
-  kubectl apply -f examples/hello.yaml    three web servers, each on an address of its own
-  kubectl get pods -o wide
+  kubectl get deployments,pods
+  kubectl describe deployment fibonacci         why it was scaled
+  kubectl apply -f examples/hello.yaml          three web servers, each on an address of its own
   ballast status --data-dir {data}
 
 Ctrl-C stops it; what you made is still there after the next start.",
         api = running.api,
+        gateway = running.gateway,
         data = data_dir.display(),
     ));
-}
-
-/// Ctrl-C and SIGTERM, heard from the moment this exists.
-struct StopSignals {
-    interrupt: tokio::signal::unix::Signal,
-    terminate: tokio::signal::unix::Signal,
-}
-
-impl StopSignals {
-    fn new() -> Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
-    }
-
-    async fn received(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }

@@ -114,7 +114,7 @@ impl Input {
         check_range("function.replicasAtStart", *replicas_at_start, 0..=i32::MAX)?;
         check_range("observed.replicas", self.observed.replicas, 0..=i32::MAX)?;
         if let Some(scale) = scale {
-            check_scale(scale).map_err(|error| error.under("function.scale"))?;
+            scale.check().map_err(|error| error.under("function.scale"))?;
         }
         let triggers = scale.as_ref().map_or(0, |scale| scale.triggers.len());
         if self.observed.triggers.len() > triggers {
@@ -171,23 +171,6 @@ impl Input {
         });
         Graph::new(others.chain([own]).collect())
     }
-}
-
-fn check_scale(scale: &Scale) -> Result<(), InputError> {
-    if let Some(max) = scale.replica_max {
-        check_range("ReplicaMax", max, 0..=i32::MAX)?;
-    }
-    let behavior = &scale.behavior;
-    for (direction, policies) in
-        [("ScaleUp", behavior.scale_up.policies()), ("ScaleDown", behavior.scale_down.policies())]
-    {
-        for (idx, policy) in policies.iter().enumerate() {
-            let path = format!("Behavior.{direction}.Policies[{idx}]");
-            check_range(&format!("{path}.Value"), policy.value, 0..=i32::MAX)?;
-            check_range(&format!("{path}.PeriodSeconds"), policy.period_seconds, 0..=i32::MAX)?;
-        }
-    }
-    Ok(())
 }
 
 impl ReadingForm {

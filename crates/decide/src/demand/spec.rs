@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Schedule;
 use crate::{
-    input::null_as_default,
+    input::{InputError, check_range, null_as_default},
     window::{self, PolicyType},
 };
 
@@ -118,6 +118,26 @@ impl Spec {
     /// Enough to start with, and never less than the floor or more than the ceiling.
     pub fn wake_target(&self) -> i32 {
         self.at_start.max(self.min).max(1).min(self.max())
+    }
+}
+
+impl Scale {
+    /// # Errors
+    /// If a count is negative.
+    pub fn check(&self) -> Result<(), InputError> {
+        if let Some(max) = self.replica_max {
+            check_range("ReplicaMax", max, 0..=i32::MAX)?;
+        }
+        let Behavior { scale_up, scale_down } = &self.behavior;
+        for (direction, policies) in [("ScaleUp", scale_up.policies()), ("ScaleDown", scale_down.policies())]
+        {
+            for (idx, policy) in policies.iter().enumerate() {
+                let path = format!("Behavior.{direction}.Policies[{idx}]");
+                check_range(&format!("{path}.Value"), policy.value, 0..=i32::MAX)?;
+                check_range(&format!("{path}.PeriodSeconds"), policy.period_seconds, 0..=i32::MAX)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::{bad_f64, cases, rotated, wild_f64};
+use super::{bad_f64, rotated, wild_f64};
 use crate::{
     demand::*,
     testing::{assert_survives, start},
@@ -99,7 +99,7 @@ fn is_idle(decision: &Decision) -> bool {
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(repeatable::cases(1000))]
 
     #[test]
     fn stays_within_bounds_and_survives_the_record((spec, observed, memory) in case()) {

@@ -1,7 +1,7 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::{cases, rotated, wild_i64};
+use super::{rotated, wild_i64};
 use crate::{
     hpa::*,
     quantity::{Figure, Quantity},
@@ -215,7 +215,7 @@ fn healthy(current: i32, usage: &[i64]) -> Observed {
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(repeatable::cases(1000))]
 
     #[test]
     fn stays_within_bounds_and_survives_the_record((spec, observed, memory) in case_with_past()) {

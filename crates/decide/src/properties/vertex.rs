@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{bad_f64, cases, rotated, wild_f64, wild_i64};
+use super::{bad_f64, rotated, wild_f64, wild_i64};
 use crate::{
     testing::{assert_survives, start},
     vertex::*,
@@ -99,7 +99,7 @@ fn bounds(spec: &Spec) -> (i32, i32) {
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(repeatable::cases(1000))]
 
     #[test]
     fn stays_within_bounds_and_survives_the_record(spec in spec(true), observed in observed()) {

@@ -1,14 +1,13 @@
 use jiff::Timestamp;
 use proptest::prelude::*;
 
-use super::cases;
 use crate::{
     testing::start,
     window::{Budget, Changes, Direction, Edge, Policy, PolicyType, Recommendations, Select, after, before},
 };
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(repeatable::cases(1000))]
 
     /// What is forgotten early never mattered: a list of everything gives the same answers.
     #[test]

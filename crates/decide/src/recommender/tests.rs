@@ -508,6 +508,8 @@ fn end() -> Timestamp {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn order_of_samples_does_not_matter(observed in any_observed(), rotation in 0usize..60) {
         let mut shuffled = observed.clone();

@@ -170,6 +170,8 @@ fn any_instance() -> impl Strategy<Value = Instance> {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn solutions_keep_their_promises(
         replicas in 0..20usize,

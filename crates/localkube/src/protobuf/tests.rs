@@ -136,6 +136,8 @@ fn numbers_are_those_of_kubernetes() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = decode(&bytes);

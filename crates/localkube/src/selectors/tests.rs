@@ -104,6 +104,8 @@ fn field_selectors_know_the_fields_of_a_row() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC{0,40}") {
         let _ = LabelSelector::parse(&text);

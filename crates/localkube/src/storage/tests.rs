@@ -108,6 +108,8 @@ async fn watchers_get_what_they_missed_or_are_told_that_they_cannot() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     /// Reading at a revision gives what a reader saw at that revision.
     #[test]
     fn the_past_can_be_read(writes in prop::collection::vec((0..5_u8, any::<bool>()), 1..60)) {

@@ -136,6 +136,8 @@ fn errors_are_those_of_the_real_server() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn any_json_is_applied_or_refused(spec in any_json(), patch in any_json()) {
         let _ = patched(spec.clone(), patch.clone());

@@ -5,16 +5,25 @@ use std::time::Duration;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
+    pub scheme: Scheme,
     pub port: u16,
     pub path: String,
     pub interval: Option<Duration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Scheme {
+    #[default]
+    Http,
+    /// With whatever certificate the pod has.
+    Https,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
     #[error("prometheus.io/scrape is {0:?}: use \"true\" or \"false\"")]
     Scrape(String),
-    #[error("prometheus.io/scheme is {0:?}: only \"http\" is supported")]
+    #[error("prometheus.io/scheme is {0:?}: use \"http\" or \"https\"")]
     Scheme(String),
     #[error("prometheus.io/port is {0:?}: use a number from 1 to 65535")]
     Port(String),
@@ -39,9 +48,11 @@ impl Endpoint {
             Some(v) if v.eq_ignore_ascii_case("true") => {}
             Some(other) => return Err(AnnotationError::Scrape(other.into())),
         }
-        if let Some(scheme) = get("scheme").filter(|s| !s.is_empty() && !s.eq_ignore_ascii_case("http")) {
-            return Err(AnnotationError::Scheme(scheme.into()));
-        }
+        let scheme = match get("scheme").map(str::to_ascii_lowercase).as_deref() {
+            None | Some("" | "http") => Scheme::Http,
+            Some("https") => Scheme::Https,
+            Some(other) => return Err(AnnotationError::Scheme(other.into())),
+        };
         let port = match get("port").filter(|p| !p.is_empty()) {
             Some(text) => {
                 text.parse().ok().filter(|p| *p > 0).ok_or_else(|| AnnotationError::Port(text.into()))?
@@ -57,7 +68,16 @@ impl Endpoint {
             Some(text) => Some(interval(text).ok_or_else(|| AnnotationError::Interval(text.into()))?),
             None => None,
         };
-        Ok(Some(Self { port, path: path.into(), interval }))
+        Ok(Some(Self { scheme, port, path: path.into(), interval }))
+    }
+}
+
+impl Scheme {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
     }
 }
 
@@ -79,14 +99,15 @@ mod tests {
 
     #[test]
     fn annotations_say_where_or_what_is_wrong() {
-        let cases: [&[(&str, &str)]; 12] = [
+        let cases: [&[(&str, &str)]; 13] = [
             &[],
             &[("scrape", "false"), ("port", "x")],
             &[("scrape", "true")],
             &[("scrape", "True"), ("port", "9090"), ("path", "/stats?format=prometheus"), ("interval", "1m")],
             &[("scrape", "true"), ("scheme", "http"), ("interval", "15")],
             &[("scrape", "yes")],
-            &[("scrape", "true"), ("scheme", "https")],
+            &[("scrape", "true"), ("scheme", "HTTPS")],
+            &[("scrape", "true"), ("scheme", "gopher")],
             &[("scrape", "true"), ("port", "0")],
             &[("scrape", "true"), ("port", "http")],
             &[("scrape", "true"), ("path", "metrics")],
@@ -98,7 +119,7 @@ mod tests {
             let annotations =
                 case.iter().map(|(k, v)| (format!("prometheus.io/{k}"), v.to_string())).collect();
             let text = match Endpoint::from_annotations(&annotations, Some(5000)) {
-                Ok(Some(e)) => format!("{}{} {:?}", e.port, e.path, e.interval),
+                Ok(Some(e)) => format!("{} {}{} {:?}", e.scheme.as_str(), e.port, e.path, e.interval),
                 Ok(None) => "not scraped".into(),
                 Err(e) => e.to_string(),
             };
@@ -107,11 +128,12 @@ mod tests {
         expect![[r#"
             not scraped
             not scraped
-            5000/metrics None
-            9090/stats?format=prometheus Some(60s)
-            5000/metrics Some(15s)
+            http 5000/metrics None
+            http 9090/stats?format=prometheus Some(60s)
+            http 5000/metrics Some(15s)
             prometheus.io/scrape is "yes": use "true" or "false"
-            prometheus.io/scheme is "https": only "http" is supported
+            https 5000/metrics None
+            prometheus.io/scheme is "gopher": use "http" or "https"
             prometheus.io/port is "0": use a number from 1 to 65535
             prometheus.io/port is "http": use a number from 1 to 65535
             prometheus.io/path is "metrics": use a path that starts with "/"

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Empty};
 use hyper::body::{Body, Incoming};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
@@ -22,7 +23,7 @@ const MAX_HEADER_BYTES: usize = 64 << 10;
 
 /// Keeps connections open between scrapes.
 #[derive(Debug, Clone)]
-pub struct Client(legacy::Client<HttpConnector, Empty<Bytes>>);
+pub struct Client(legacy::Client<HttpsConnector<HttpConnector>, Empty<Bytes>>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FetchLimits {
@@ -48,6 +49,14 @@ impl Client {
     pub fn new() -> Self {
         let mut connector = HttpConnector::new();
         connector.set_nodelay(true);
+        // The layer around it speaks https.
+        connector.enforce_http(false);
+        let tls = (*tls::trusting_anybody()).clone();
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(connector);
         let client = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(60))
             .pool_max_idle_per_host(1)
@@ -67,7 +76,7 @@ impl Client {
 
     async fn get(&self, target: &Target, limit: usize) -> Result<Fetched, Failure> {
         let uri = Uri::builder()
-            .scheme("http")
+            .scheme(target.scheme.as_str())
             .authority(target.address.to_string())
             .path_and_query(target.path.as_str())
             .build()

@@ -29,7 +29,7 @@ use crate::text::SeriesCache;
 use crate::{Database, Millis};
 
 pub use address::{Refused, check_address};
-pub use annotations::{AnnotationError, Endpoint};
+pub use annotations::{AnnotationError, Endpoint, Scheme};
 pub use clock::{Clock, SystemClock};
 pub use fetch::{Client, FetchLimits, Fetched};
 pub use schedule::Schedule;

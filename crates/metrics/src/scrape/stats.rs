@@ -85,7 +85,11 @@ impl fmt::Display for Failure {
 #[serde(rename_all = "camelCase")]
 pub struct TargetStatus {
     pub target: Arc<str>,
+    pub url: String,
+    pub labels: BTreeMap<String, String>,
     pub group: String,
+    /// Its own, if it has one.
+    pub interval_millis: Option<Millis>,
     pub last_scrape: Millis,
     pub last_success: Option<Millis>,
     pub duration_millis: Millis,
@@ -129,6 +133,9 @@ impl Stats {
         let known = self.targets.get(target.key());
         let mut status = TargetStatus {
             target: target.key().clone(),
+            url: target.url(),
+            labels: target.labels.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect(),
+            interval_millis: target.interval.map(|interval| interval.as_millis() as Millis),
             group: target.group.clone(),
             last_scrape: start,
             last_success: known.and_then(|k| k.last_success),

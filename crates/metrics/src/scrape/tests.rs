@@ -133,6 +133,54 @@ async fn hostile_targets_are_cut_off() {
     assert_eq!(failure.reason, Reason::InvalidUrl);
 }
 
+/// As pods do it: a certificate signed by itself, for a name that is not the pod's address.
+async fn serve_tls(body: &'static str) -> SocketAddr {
+    let key = rcgen::generate_simple_self_signed(["pod".to_string()]).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![key.cert.der().clone()], key.signing_key.serialize_der().try_into().unwrap())
+        .unwrap();
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                let mut stream = acceptor.accept(stream).await?;
+                let mut asked = [0; 4096];
+                while stream.read(&mut asked).await? > 0 {
+                    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
+                    stream.write_all((head + body).as_bytes()).await?;
+                }
+                std::io::Result::Ok(())
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn pods_may_serve_https_with_a_certificate_of_their_own() {
+    let address = serve_tls("a 1\n").await;
+    let limits = FetchLimits { body: 1 << 20, timeout: Duration::from_secs(600) };
+    let client = Client::new();
+    let secure = target(address, "/metrics").over(Scheme::Https);
+    assert_eq!(secure.url(), format!("https://{address}/metrics"));
+    for _ in 0..2 {
+        assert_eq!(client.fetch(&secure, limits).await.unwrap().body, b"a 1\n");
+    }
+    let plain = client.fetch(&target(address, "/metrics"), limits).await.unwrap_err();
+    assert_eq!(plain.reason, Reason::Connection, "{plain}");
+    let to_plain =
+        target(serve(Behaviour::Answers("HTTP/1.1 200 OK\r\n\r\n")).await, "/").over(Scheme::Https);
+    let failure = client.fetch(&to_plain, limits).await.unwrap_err();
+    assert_eq!(failure.reason, Reason::Connection, "{failure}");
+}
+
 /// A clock that stands until it is moved.
 struct ManualClock(watch::Sender<Millis>);
 

@@ -100,6 +100,8 @@ fn a_snapshot_cannot_outgrow_the_store() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn round_trips(rows in prop::collection::vec(prop::collection::vec(prop::option::of(prop_oneof![
         any::<f64>(), (-1000..1000_i32).prop_map(f64::from), any::<u64>().prop_map(f64::from_bits), Just(0.5)

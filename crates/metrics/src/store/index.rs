@@ -103,6 +103,8 @@ mod tests {
     use super::*;
 
     proptest! {
+        #![proptest_config(repeatable::cases(256))]
+
         #[test]
         fn intersection_is_that_of_sets(a in prop::collection::btree_set(0..200_u32, 0..60),
                                         b in prop::collection::btree_set(0..200_u32, 0..120)) {

@@ -225,6 +225,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn columns_hold_what_was_scraped(steps in steps()) {
         let retention = 300;

@@ -246,6 +246,8 @@ fn the_cache_follows_the_order_of_the_target() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn no_input_panics(body in prop::collection::vec(any::<u8>(), 0..200), open in any::<bool>()) {
         let format = if open { Format::OpenMetrics } else { Format::Prometheus };

@@ -1,17 +1,10 @@
 //! A single HTTP GET. Certificates are not verified: a probe asks whether somebody answers, not who.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http_body_util::Empty;
 use hyper::{client::conn::http1, header};
 use hyper_util::rt::TokioIo;
-use rustls::{
-    ClientConfig, DigitallySignedStruct, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, ServerName, UnixTime},
-};
+use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
@@ -51,7 +44,7 @@ pub async fn get(request: Request) -> Result<u16, String> {
         return exchange(stream, &request).await;
     }
     let name = ServerName::try_from(request.host.clone()).map_err(|error| error.to_string())?;
-    let connector = TlsConnector::from(unverified()?);
+    let connector = TlsConnector::from(tls::trusting_anybody());
     let stream = connector.connect(name, stream).await.map_err(|error| error.to_string())?;
     exchange(stream, &request).await
 }
@@ -84,58 +77,5 @@ where
     tokio::select! {
         status = answer => status.map_err(|error| error.to_string()),
         Err(error) = connection => Err(error.to_string()),
-    }
-}
-
-fn unverified() -> Result<Arc<ClientConfig>, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anybody(provider)))
-        .with_no_client_auth();
-    Ok(Arc::new(config))
-}
-
-#[derive(Debug)]
-struct Anybody(Arc<CryptoProvider>);
-
-// === impl Anybody ===
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, cert, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, cert, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

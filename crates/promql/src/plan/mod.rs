@@ -31,6 +31,11 @@ pub fn parse(query: &str) -> Result<Arc<Plan>> {
     Ok(Arc::new(Plan { text: query.to_string(), root, depth }))
 }
 
+/// The query as the parser reads it.
+pub(crate) fn expression(query: &str) -> Result<promql_parser::parser::Expr> {
+    guard::parse(query)
+}
+
 /// Parses a query and pins all that it reads to one time, as if `@` stood behind every selector that has none; none if
 /// its value would still change from step to step. The value at `at` must then be the value at any time.
 pub(crate) fn parse_pinned(query: &str, at: i64) -> Result<Option<Plan>> {

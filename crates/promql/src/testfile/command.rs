@@ -8,6 +8,7 @@ use super::SyntaxError;
 use super::series::{self, Item};
 use crate::engine::Steps;
 use crate::labels::Labels;
+use crate::syntax::parse_duration;
 
 #[derive(Debug)]
 pub(super) enum Command {
@@ -251,30 +252,6 @@ fn range_vector(text: &str) -> Result<Steps, String> {
     Ok(Steps { start: duration(start)?, end: duration(end)?, step: duration(step)? })
 }
 
-/// `1h30m`, `50s`, `0`, in milliseconds.
 fn duration(text: &str) -> Result<i64, String> {
-    let invalid = || format!("{text:?} is no duration: write for example 30s, 1h30m, 0");
-    let mut rest = text.trim();
-    if rest == "0" {
-        return Ok(0);
-    }
-    let mut total: i64 = 0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
-        let number: i64 = rest[..digits].parse().map_err(|_| invalid())?;
-        let unit_end = rest[digits..].find(|c: char| c.is_ascii_digit()).map_or(rest.len(), |i| digits + i);
-        let unit: i64 = match &rest[digits..unit_end] {
-            "ms" => 1,
-            "s" => 1000,
-            "m" => 60_000,
-            "h" => 3_600_000,
-            "d" => 86_400_000,
-            "w" => 7 * 86_400_000,
-            "y" => 365 * 86_400_000,
-            _ => return Err(invalid()),
-        };
-        total = number.checked_mul(unit).and_then(|n| total.checked_add(n)).ok_or_else(invalid)?;
-        rest = &rest[unit_end..];
-    }
-    Ok(total)
+    parse_duration(text).ok_or_else(|| format!("{text:?} is no duration: write for example 30s, 1h30m, 0"))
 }

@@ -36,7 +36,7 @@ pub fn source(series: &[(Labels, Vec<(i64, f64)>)]) -> MemorySource {
     source
 }
 
-fn selector() -> impl Strategy<Value = String> {
+pub fn selector() -> impl Strategy<Value = String> {
     let name =
         prop::sample::select(vec!["a_total", "b_bucket", "c", "{__name__=~\".+\"}", "a_total{pod!=\"1\"}"]);
     (

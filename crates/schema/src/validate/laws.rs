@@ -77,6 +77,8 @@ fn any_schema() -> impl Strategy<Value = Schema> {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn nothing_panics(value in any_json(), old in any_json(), schema in any_schema()) {
         let schema = Arc::new(schema);

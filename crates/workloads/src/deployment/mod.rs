@@ -15,6 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use engine::{Cache, Change, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -25,11 +26,7 @@ use kube::ResourceExt;
 
 pub(crate) use plan::{Observed, plan};
 
-use crate::{
-    effect::Plan,
-    engine::{Cache, Change, Failure, Key, PlanError, Queue, Reconcile},
-    object::{controller_of, selector, uid},
-};
+use crate::object::{controller_of, selector, uid};
 
 pub(crate) const NAME: &str = "deployment";
 
@@ -114,6 +111,10 @@ fn concerned(change: &Change<ReplicaSet>, deployments: &Cache<Deployment>) -> Ve
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::DEPLOYMENT)
     }
 
     fn plan<'a>(

@@ -1,5 +1,10 @@
 use std::sync::Arc;
 
+use engine::{
+    Failure, Verb,
+    effect::{Effect, Plan, Target},
+    kind,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
@@ -10,12 +15,7 @@ use super::{
     rollout::{COMPONENT, Rollout},
     status,
 };
-use crate::{
-    effect::{Effect, Plan, Target},
-    engine::{Failure, Verb},
-    kind,
-    object::{being_deleted, claim::claim, pods, selector, uid},
-};
+use crate::object::{being_deleted, claim::claim, pods, selector, uid};
 
 /// Everything a decision about one Deployment depends on.
 pub(crate) struct Observed {

@@ -1,7 +1,9 @@
 //! One step of a rolling update: first the new set grows as far as it may, then the old ones shrink.
 
+use engine::effect::Effect;
+
 use super::rollout::{COMPONENT, DESIRED_REPLICAS, MAX_REPLICAS, Rollout};
-use crate::{effect::Effect, object::name};
+use crate::object::name;
 
 impl Rollout<'_> {
     /// True if the new set changed its size.

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use engine::{
+    effect::{Effect, Plan, Target},
+    kind,
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::apps::v1::{Deployment, DeploymentSpec, DeploymentStatus, ReplicaSet, ReplicaSetSpec},
@@ -10,14 +14,10 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use super::{plan::Observed, status};
-use crate::{
-    effect::{Effect, Plan, Target},
-    kind,
-    object::{
-        annotation, being_deleted, by_age, controller_reference, hash, name,
-        numbers::{Round, scaled},
-        template, template_labels,
-    },
+use crate::object::{
+    annotation, being_deleted, by_age, controller_reference, hash, name,
+    numbers::{Round, scaled},
+    template, template_labels,
 };
 
 pub(super) const COMPONENT: &str = "deployment-controller";

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
+use engine::{effect::Effect, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::{Deployment, DeploymentCondition, DeploymentStatus, ReplicaSetCondition};
 
 use super::rollout::{COMPONENT, Rollout, Set, UNLIMITED};
-use crate::{
-    effect::Effect,
-    kind,
-    object::{name, nonzero, time},
-};
+use crate::object::{name, nonzero, time};
 
 mod conditions {
     pub const AVAILABLE: &str = "Available";

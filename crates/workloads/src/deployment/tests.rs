@@ -1,16 +1,16 @@
 use std::collections::BTreeMap;
 
+use engine::{
+    Verb,
+    effect::Effect,
+    kind,
+    testing::{at, from_json, lines, merge, seconds},
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    effect::Effect,
-    engine::Verb,
-    kind,
-    object::{annotation, name},
-    testing::{at, from_json, lines, merge, seconds},
-};
+use crate::object::{annotation, name};
 
 /// A Deployment and its ReplicaSets, to which plans are applied. Pods come up or stay away as the test says.
 struct World {
@@ -520,7 +520,7 @@ fn totals(world: &World) -> (i64, i64) {
 }
 
 proptest::proptest! {
-    #![proptest_config(proptest::prelude::ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(repeatable::cases(64))]
 
     /// However slowly the new pods come up: never more pods than the surge allows, never fewer available ones than
     /// asked for, and an end.

@@ -6,6 +6,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, effect::Plan, execute, kind::group_of};
 use futures::future::{BoxFuture, FutureExt};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -21,9 +22,6 @@ use kube::{Client, ResourceExt};
 pub(crate) use plan::{Observed, Scale, plan};
 
 use crate::{
-    effect::Plan,
-    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, execute},
-    kind::group_of,
     object::{controller_of, selector, uid},
     universe::Universe,
 };
@@ -144,7 +142,7 @@ impl Controller {
     }
 }
 
-fn resized<K>(change: &crate::engine::Change<K>, size: impl Fn(&K) -> Option<i32>) -> bool {
+fn resized<K>(change: &engine::Change<K>, size: impl Fn(&K) -> Option<i32>) -> bool {
     change.old.as_deref().map(&size) != change.new.as_deref().map(&size)
 }
 
@@ -157,6 +155,10 @@ fn selects(budget: &PodDisruptionBudget, pod: &Pod) -> bool {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::POD_DISRUPTION_BUDGET)
     }
 
     fn plan<'a>(

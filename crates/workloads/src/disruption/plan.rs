@@ -4,6 +4,10 @@ use std::{
     time::Duration,
 };
 
+use engine::{
+    effect::{Effect, Plan, Target},
+    kind,
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::{
@@ -13,14 +17,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, Time},
 };
 
-use crate::{
-    effect::{Effect, Plan, Target},
-    kind,
-    object::{
-        controller_of, name,
-        numbers::{Round, is_percentage, scaled},
-        pods, time,
-    },
+use crate::object::{
+    controller_of, name,
+    numbers::{Round, is_percentage, scaled},
+    pods, time,
 };
 
 const COMPONENT: &str = "controllermanager";

@@ -1,8 +1,8 @@
+use engine::testing::{at, from_json, lines, seconds};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{at, from_json, lines, seconds};
 
 fn budget(spec: Value, status: Value) -> Arc<PodDisruptionBudget> {
     Arc::new(from_json(json!({

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use engine::{
+    effect::{Effect, Target},
+    kind,
+};
 use k8s_openapi::{
     api::core::v1::{EndpointAddress, EndpointPort, EndpointSubset, Endpoints, Service},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
@@ -12,11 +16,7 @@ use super::{
     members::{Member, Port},
     slices::reference,
 };
-use crate::{
-    effect::{Effect, Target},
-    kind,
-    object::label,
-};
+use crate::object::label;
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const MANAGER: &str = "endpoint-controller";

@@ -10,6 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -18,11 +19,7 @@ use k8s_openapi::api::{
 };
 use kube::ResourceExt;
 
-use crate::{
-    effect::Plan,
-    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile},
-    object::{label, selector},
-};
+use crate::object::{label, selector};
 
 pub(crate) const NAME: &str = "endpoints";
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -123,6 +120,10 @@ fn selects(service: &Service, pod: &Pod) -> bool {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::SERVICE)
     }
 
     fn plan<'a>(

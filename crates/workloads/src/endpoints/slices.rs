@@ -5,6 +5,10 @@ use std::{
     sync::Arc,
 };
 
+use engine::{
+    effect::{Effect, Target},
+    kind,
+};
 use k8s_openapi::{
     api::{
         core::v1::{ObjectReference, Service},
@@ -18,11 +22,7 @@ use super::{
     SERVICE_NAME,
     members::{Member, Port},
 };
-use crate::{
-    effect::{Effect, Target},
-    kind,
-    object::{controller_reference, label, name},
-};
+use crate::object::{controller_reference, label, name};
 
 const MOST: usize = 100;
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";

@@ -1,11 +1,11 @@
+use engine::{
+    effect::Effect,
+    testing::{from_json, lines, merge, seconds},
+};
 use expect_test::expect;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    effect::Effect,
-    testing::{from_json, lines, merge, seconds},
-};
 
 fn service(spec: Value) -> Arc<Service> {
     let mut object = json!({
@@ -61,7 +61,7 @@ impl World {
         let mut done = Vec::new();
         for effect in &plan.effects {
             match effect {
-                Effect::Create { kind, body, .. } if *kind == crate::kind::ENDPOINT_SLICE => {
+                Effect::Create { kind, body, .. } if *kind == engine::kind::ENDPOINT_SLICE => {
                     let mut body = body.clone();
                     let name = format!("web-{}", self.slices.len());
                     body["metadata"]["name"] = json!(name);
@@ -69,7 +69,7 @@ impl World {
                     self.slices.push(body);
                 }
                 Effect::Create { body, .. } => self.endpoints = Some(body.clone()),
-                Effect::Patch { target, body, .. } if target.kind == crate::kind::ENDPOINT_SLICE => {
+                Effect::Patch { target, body, .. } if target.kind == engine::kind::ENDPOINT_SLICE => {
                     let slice = self
                         .slices
                         .iter_mut()

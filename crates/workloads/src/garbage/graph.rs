@@ -5,13 +5,10 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
+use engine::{Key, Queue, kind::Kind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use crate::{
-    engine::{Key, Queue},
-    kind::Kind,
-    object::{being_deleted, uid},
-};
+use crate::object::{being_deleted, uid};
 
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";

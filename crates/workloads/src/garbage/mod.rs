@@ -8,6 +8,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use engine::{Failure, Key, PlanError, Queue, Reconcile, effect::Plan, execute, kind::group_of};
 use futures::future::{BoxFuture, FutureExt};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -16,10 +17,7 @@ use kube::Client;
 pub(crate) use plan::{Observed, OwnerState, plan};
 
 use crate::{
-    effect::Plan,
-    engine::{Failure, Key, PlanError, Queue, Reconcile, execute},
     garbage::graph::{Graph, Node},
-    kind::group_of,
     universe::Universe,
 };
 
@@ -85,6 +83,11 @@ impl Controller {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        // keys are uids
+        None
     }
 
     fn plan<'a>(

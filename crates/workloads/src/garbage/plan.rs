@@ -1,11 +1,9 @@
+use engine::effect::{Effect, Plan, Propagation, Target};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::json;
 
 use super::graph::{FOREGROUND, Node, ORPHAN};
-use crate::{
-    effect::{Effect, Plan, Propagation, Target},
-    object::{claim::set_owners, uid},
-};
+use crate::object::{claim::set_owners, uid};
 
 /// Everything a decision about one object depends on.
 pub(crate) struct Observed {

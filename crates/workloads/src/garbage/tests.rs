@@ -1,11 +1,11 @@
+use engine::{
+    kind::{DEPLOYMENT, Kind, POD, REPLICA_SET},
+    testing::{from_json, lines, seconds},
+};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::{
-    kind::{DEPLOYMENT, Kind, POD, REPLICA_SET},
-    testing::{from_json, lines, seconds},
-};
 
 /// `kind name <owner,owner+ finalizer… deleting`: an owner with `+` is blocked by this object.
 fn node(line: &str) -> Node {

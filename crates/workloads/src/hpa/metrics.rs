@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use decide::quantity::Figure;
+use engine::kind::group_of;
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -17,7 +18,7 @@ use kube::{
 };
 use serde::Deserialize;
 
-use crate::{kind::group_of, object::selector, universe::Universe};
+use crate::{object::selector, universe::Universe};
 
 pub(super) struct Metrics<'a> {
     pub client: &'a Client,

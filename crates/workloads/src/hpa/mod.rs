@@ -18,7 +18,13 @@ use std::{
     time::Duration,
 };
 
-use decide::hpa::Memory;
+use decide::hpa::{Memory, Settings};
+use engine::{
+    Cache, Failure, Key, PlanError, Queue, Reconcile,
+    effect::{Plan, Target},
+    execute,
+    kind::{Kind, group_of},
+};
 use futures::future::{BoxFuture, FutureExt};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -28,12 +34,11 @@ use k8s_openapi::api::{
 use kube::{Client, core::SelectorExt};
 
 use crate::{
-    effect::{Plan, Target},
-    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, execute},
-    kind::{Kind, group_of},
     object::{being_deleted, uid},
+    options::Options,
     universe::Universe,
 };
+use observe::Circumstances;
 use plan::{Observed, Trouble, plan};
 
 pub(crate) const NAME: &str = "horizontalpodautoscaler";
@@ -44,6 +49,7 @@ pub(crate) struct Controller {
     pods: Arc<Cache<Pod>>,
     universe: Arc<Universe>,
     period: Duration,
+    settings: Settings,
     /// By uid, so that an autoscaler deleted and made again begins anew. What matters of it is also in the object,
     /// for the next process.
     memories: Mutex<HashMap<String, Memory>>,
@@ -55,7 +61,7 @@ impl Controller {
         autoscalers: Arc<Cache<HorizontalPodAutoscaler>>,
         pods: Arc<Cache<Pod>>,
         universe: Arc<Universe>,
-        period: Duration,
+        options: &Options,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
         let own = queue.clone();
@@ -70,7 +76,8 @@ impl Controller {
                 own.add(Key::of(&hpa.metadata));
             }
         });
-        Self { client, autoscalers, pods, universe, period, memories: Mutex::default() }
+        let (period, settings) = (options.hpa_sync_period, options.hpa_settings);
+        Self { client, autoscalers, pods, universe, period, settings, memories: Mutex::default() }
     }
 
     async fn turn(&self, key: &Key, failure: Option<&Failure>, now: Timestamp) -> Result<Plan, PlanError> {
@@ -161,7 +168,8 @@ impl Controller {
         let source =
             metrics::Metrics { client: &self.client, universe: &self.universe, namespace: &key.namespace };
         let answers = source.fetch(spec, selector).await;
-        observe::input(hpa, spec, scaled, &pods, answers, memory, now)
+        let circumstances = Circumstances { settings: self.settings, memory, now };
+        observe::input(hpa, spec, scaled, &pods, answers, circumstances)
     }
 }
 
@@ -176,6 +184,10 @@ pub(super) struct Scaled {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::HORIZONTAL_POD_AUTOSCALER)
     }
 
     fn plan<'a>(

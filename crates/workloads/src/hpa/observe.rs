@@ -30,14 +30,20 @@ use crate::object::{name, pods};
 /// Pods of that kind of metric which are asked for by their own API, so a sample has a time of its own.
 const NO_SAMPLE: &str = "no value for this pod";
 
+/// What a decision depends on besides the objects.
+pub(super) struct Circumstances {
+    pub settings: Settings,
+    pub memory: Memory,
+    pub now: Timestamp,
+}
+
 pub(super) fn input(
     hpa: &HorizontalPodAutoscaler,
     spec: &HorizontalPodAutoscalerSpec,
     scaled: &Scaled,
     pods: &[Arc<Pod>],
     answers: Answers,
-    memory: Memory,
-    now: Timestamp,
+    Circumstances { settings, memory, now }: Circumstances,
 ) -> Result<plan::Input, Trouble> {
     let invalid = |error: String| Trouble::BadSpec(format!("the HPA's spec cannot be used: {error}"));
     let mut form = json!(spec);
@@ -69,7 +75,7 @@ pub(super) fn input(
     let input = Input {
         now,
         spec: spec_form,
-        settings: Settings::default(),
+        settings,
         observed: ObservedForm {
             replicas: scaled.replicas,
             status_replicas: Some(scaled.status_replicas),

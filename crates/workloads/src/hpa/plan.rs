@@ -1,17 +1,17 @@
 use std::sync::Arc;
 
 use decide::hpa::{self, Decision, Memory, status::report};
+use engine::{
+    Failure,
+    effect::{Effect, Plan, Target},
+    kind,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerStatus};
 use serde_json::{Value, json};
 
 use super::status::{self, Conditions};
-use crate::{
-    effect::{Effect, Plan, Target},
-    engine::Failure,
-    kind,
-    object::{annotation, nonzero, time},
-};
+use crate::object::{annotation, nonzero, time};
 
 pub(super) const COMPONENT: &str = "horizontal-pod-autoscaler";
 /// What the windows and budgets need to know of the past, for a process that comes later.

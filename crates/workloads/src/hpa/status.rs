@@ -1,6 +1,7 @@
 //! Conditions and current metrics of an autoscaler.
 
 use decide::hpa::status::Current;
+use engine::{effect::Effect, kind};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::autoscaling::v2::{
@@ -11,11 +12,7 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use crate::{
-    effect::Effect,
-    kind,
-    object::{nonzero, time},
-};
+use crate::object::{nonzero, time};
 
 pub(super) const SCALED_TO_ZERO: &str = "ScaledToZero";
 

@@ -1,6 +1,12 @@
 use std::collections::BTreeMap;
 
 use decide::quantity::{Figure, Quantity};
+use engine::{
+    Verb,
+    effect::Effect,
+    kind,
+    testing::{at, from_json, merge, seconds},
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -8,12 +14,6 @@ use super::{
     metrics::{Answers, Usage},
     plan::MEMORY,
     *,
-};
-use crate::{
-    effect::Effect,
-    engine::Verb,
-    kind,
-    testing::{at, from_json, merge, seconds},
 };
 
 /// An autoscaler, its target and the metrics APIs; each turn is one decision in a fresh process.
@@ -43,7 +43,10 @@ impl World {
         let hpa: HorizontalPodAutoscaler = from_json(self.hpa.clone());
         let scaled = self.scaled();
         let pods: Vec<Arc<Pod>> = (0..self.replicas).map(pod).collect();
-        observe::input(&hpa, &hpa.spec, &scaled, &pods, answers, plan::stored_memory(&hpa), at(self.now))
+        let memory = plan::stored_memory(&hpa);
+        let circumstances =
+            observe::Circumstances { settings: Default::default(), memory, now: at(self.now) };
+        observe::input(&hpa, &hpa.spec, &scaled, &pods, answers, circumstances)
     }
 
     fn scaled(&self) -> Scaled {
@@ -219,7 +222,7 @@ fn trouble_with_the_target_is_a_condition() {
         warning FailedGetScale "not found" on HorizontalPodAutoscaler default/web
         status HorizontalPodAutoscaler default/web {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","message":"not found","reason":"FailedGetScale","status":"False","type":"AbleToScale"}],"desiredReplicas":0}
     "#]]
-    .assert_eq(&crate::testing::lines(&first));
+    .assert_eq(&engine::testing::lines(&first));
 }
 
 #[test]

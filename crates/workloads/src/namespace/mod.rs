@@ -6,6 +6,12 @@ mod tests;
 
 use std::sync::Arc;
 
+use engine::{
+    Cache, Failure, Key, PlanError, Queue, Reconcile,
+    effect::Plan,
+    execute, insist,
+    kind::{Kind, SERVICE_ACCOUNT},
+};
 use futures::{
     StreamExt,
     future::{BoxFuture, FutureExt},
@@ -17,12 +23,7 @@ use kube::{Client, ResourceExt, api::ListParams};
 
 pub(crate) use plan::{Content, Observed, plan, terminating};
 
-use crate::{
-    effect::Plan,
-    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, execute, insist},
-    kind::{Kind, SERVICE_ACCOUNT},
-    universe::Universe,
-};
+use crate::universe::Universe;
 
 pub(crate) const NAME: &str = "namespace";
 const LISTS_AT_ONCE: usize = 8;
@@ -113,6 +114,10 @@ impl Controller {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::NAMESPACE)
     }
 
     fn plan<'a>(

@@ -1,5 +1,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use engine::{
+    effect::{Effect, Plan, Target},
+    kind::{self, Kind},
+};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{Namespace, NamespaceCondition, NamespaceStatus},
@@ -7,11 +11,7 @@ use k8s_openapi::{
 };
 use serde_json::json;
 
-use crate::{
-    effect::{Effect, Plan, Target},
-    kind::{self, Kind},
-    object::{being_deleted, name, time},
-};
+use crate::object::{being_deleted, name, time};
 
 const FINALIZER: &str = "kubernetes";
 /// Content that is not watched (Events) gives no sign when it is gone.

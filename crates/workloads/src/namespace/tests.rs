@@ -1,11 +1,11 @@
+use engine::{
+    kind::{POD, SERVICE},
+    testing::{at, from_json, lines, seconds},
+};
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::{
-    kind::{POD, SERVICE},
-    testing::{at, from_json, lines, seconds},
-};
 
 fn namespace(deleting: bool) -> Value {
     let mut object = json!({

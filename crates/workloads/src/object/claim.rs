@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use engine::{
+    effect::{Effect, Target},
+    kind::Kind,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, core::Selector};
 use serde_json::json;
 
 use super::{being_deleted, controller_of, controller_reference, selector, uid};
-use crate::{
-    effect::{Effect, Target},
-    kind::Kind,
-};
 
 pub(crate) struct Claim<K> {
     /// All that belong to the owner once `effects` are done.

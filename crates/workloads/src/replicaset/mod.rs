@@ -7,6 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use engine::{Cache, Change, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
@@ -14,11 +15,7 @@ use kube::ResourceExt;
 
 pub(crate) use plan::{Observed, plan};
 
-use crate::{
-    effect::Plan,
-    engine::{Cache, Change, Failure, Key, PlanError, Queue, Reconcile},
-    object::{controller_of, selector, uid},
-};
+use crate::object::{controller_of, selector, uid};
 
 pub(crate) const NAME: &str = "replicaset";
 
@@ -70,6 +67,10 @@ fn concerned(change: &Change<Pod>, sets: &Cache<ReplicaSet>) -> Vec<Key> {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::REPLICA_SET)
     }
 
     fn plan<'a>(

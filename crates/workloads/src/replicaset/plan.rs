@@ -1,5 +1,10 @@
 use std::sync::Arc;
 
+use engine::{
+    Failure, Verb,
+    effect::{Announce, Effect, Note, Plan, Target},
+    kind,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ReplicaSet, ReplicaSetCondition, ReplicaSetStatus},
@@ -8,13 +13,8 @@ use k8s_openapi::api::{
 use serde_json::json;
 
 use super::rank;
-use crate::{
-    effect::{Announce, Effect, Note, Plan, Target},
-    engine::{Failure, Verb},
-    kind,
-    object::{
-        being_deleted, claim::claim, controller_reference, name, nonzero, pods, selector, template, time,
-    },
+use crate::object::{
+    being_deleted, claim::claim, controller_reference, name, nonzero, pods, selector, template, time,
 };
 
 /// More are created or deleted in a later turn, so that one set cannot occupy the API for long.

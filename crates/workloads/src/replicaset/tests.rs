@@ -1,12 +1,11 @@
+use engine::{
+    Verb, kind,
+    testing::{at, from_json, lines, merge, seconds},
+};
 use expect_test::{Expect, expect};
 use serde_json::json;
 
 use super::*;
-use crate::{
-    engine::Verb,
-    kind,
-    testing::{at, from_json, lines, merge, seconds},
-};
 
 fn set(replicas: i32) -> Arc<ReplicaSet> {
     set_with(replicas, json!({}))
@@ -107,7 +106,7 @@ fn creates_what_is_missing_and_reports() {
 fn a_created_pod_is_the_template_and_knows_its_owner() {
     let observed = Observed { set: set(1), candidates: vec![], related: vec![], failure: None };
     let plan = plan(&observed, at(0));
-    let crate::effect::Effect::Create { body, .. } = &plan.effects[0] else { panic!("{plan:?}") };
+    let engine::effect::Effect::Create { body, .. } = &plan.effects[0] else { panic!("{plan:?}") };
     expect![[r#"{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"note":"hi"},"generateName":"web-5-","labels":{"app":"web"},"namespace":"default","ownerReferences":[{"apiVersion":"apps/v1","blockOwnerDeletion":true,"controller":true,"kind":"ReplicaSet","name":"web-5","uid":"rs"}]},"spec":{"containers":[{"command":["serve"],"name":"c"}]}}"#]]
         .assert_eq(&body.to_string());
 }

@@ -13,6 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -24,11 +25,7 @@ use kube::ResourceExt;
 
 pub(crate) use plan::{Observed, plan};
 
-use crate::{
-    effect::Plan,
-    engine::{Cache, Failure, Key, PlanError, Queue, Reconcile},
-    object::{controller_of, selector, uid},
-};
+use crate::object::{controller_of, selector, uid};
 
 pub(crate) const NAME: &str = "statefulset";
 
@@ -110,6 +107,10 @@ impl Controller {
 impl Reconcile for Controller {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn kind(&self) -> Option<engine::kind::Kind> {
+        Some(engine::kind::STATEFUL_SET)
     }
 
     fn plan<'a>(

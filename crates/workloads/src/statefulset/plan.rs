@@ -1,5 +1,9 @@
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
+use engine::{
+    effect::{Announce, Effect, Note, Plan, Target},
+    kind,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet, StatefulSetSpec},
@@ -12,11 +16,7 @@ use super::{
     revision::{Answer, Revisions, Version, settle, truncate},
     status::{self, Counts},
 };
-use crate::{
-    effect::{Announce, Effect, Note, Plan, Target},
-    kind,
-    object::{being_deleted, claim::claim, name, pods, selector},
-};
+use crate::object::{being_deleted, claim::claim, name, pods, selector};
 
 const COMPONENT: &str = "statefulset-controller";
 /// More are created in a later turn, so that one set cannot occupy the API for long.

@@ -1,14 +1,12 @@
 //! The identity of a numbered pod.
 
+use engine::kind;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
     core::v1::{Pod, PodTemplateSpec},
 };
 
-use crate::{
-    kind,
-    object::{controller_reference, label, name, template},
-};
+use crate::object::{controller_reference, label, name, template};
 
 pub(super) const REVISION_LABEL: &str = "controller-revision-hash";
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";

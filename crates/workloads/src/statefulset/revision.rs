@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use engine::{
+    effect::{Effect, Target},
+    kind,
+};
 use k8s_openapi::{
     api::{
         apps::v1::{ControllerRevision, StatefulSet},
@@ -12,12 +16,8 @@ use k8s_openapi::{
 use serde_json::{Value, json};
 
 use super::pods;
-use crate::{
-    effect::{Effect, Target},
-    kind,
-    object::{
-        claim::set_owners, controller_of, controller_reference, hash, name, template, template_labels, uid,
-    },
+use crate::object::{
+    claim::set_owners, controller_of, controller_reference, hash, name, template, template_labels, uid,
 };
 
 const HASH_LABEL: &str = "controller.kubernetes.io/hash";

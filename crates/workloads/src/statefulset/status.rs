@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use engine::{
+    effect::{Effect, Plan, Target},
+    kind,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{StatefulSet, StatefulSetCondition, StatefulSetSpec, StatefulSetStatus},
@@ -9,11 +13,7 @@ use k8s_openapi::api::{
 };
 
 use super::{pods::revision, revision::Revisions};
-use crate::{
-    effect::{Effect, Plan, Target},
-    kind,
-    object::{nonzero, pods, time},
-};
+use crate::object::{nonzero, pods, time};
 
 const UNSUPPORTED: &str = "Unsupported";
 const CLAIMS_REASON: &str = "VolumeClaimTemplatesUnsupported";

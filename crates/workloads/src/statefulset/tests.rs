@@ -1,12 +1,12 @@
-use expect_test::{Expect, expect};
-use serde_json::{Value, json};
-
-use super::*;
-use crate::{
+use engine::{
     effect::Effect,
     kind,
     testing::{at, from_json, lines, merge, seconds},
 };
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::*;
 
 /// A StatefulSet with its pods and revisions, to which plans are applied. `tick` is a node: pods become ready, pods
 /// that are being deleted vanish.

@@ -105,7 +105,7 @@ fn applied(observed: &Observed, plan: &Plan) -> Observed {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(repeatable::cases(2000))]
 
     #[test]
     fn plans_stay_within_bounds_and_never_pass_their_recommendation(spec in any_spec(), observed in any_observed()) {

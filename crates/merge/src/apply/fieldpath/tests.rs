@@ -88,6 +88,8 @@ fn any_set() -> impl Strategy<Value = Set> {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     #[test]
     fn sets_obey_the_laws_of_sets(a in any_set(), b in any_set(), c in any_set()) {
         let both = a.clone().union(&b);

@@ -150,6 +150,8 @@ fn empty_fields_are_left_out_of_built_in_objects() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     /// Also values that are not of their type: nothing but `validate` may refuse them.
     #[test]
     fn operations_take_any_json(a in any_json(), b in any_json()) {

@@ -398,6 +398,8 @@ fn a_request_without_a_name_is_called_by_its_client() {
 }
 
 proptest! {
+    #![proptest_config(repeatable::cases(256))]
+
     /// A second apply of the same configuration changes nothing, whoever owned what before.
     #[test]
     fn applying_twice_is_applying_once(before in any_json(), config in any_json()) {

@@ -1,0 +1,182 @@
+//! From annotations to [`Settings`]. What cannot be used turns off its own feature and leaves a [`Problem`].
+
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+
+use decide::demand::{Scale, Schedule};
+
+use super::{Problem, Settings, values};
+
+pub type Annotations = BTreeMap<String, String>;
+
+pub const PREFIX: &str = "SlimFaas/";
+
+/// Each of these makes a workload a function, even without `SlimFaas/Function`.
+const NAMED_BY_THE_GUIDE: [&str; 6] =
+    ["ReplicasMin", "ReplicasAtStart", "TimeoutSecondBeforeSetReplicasMin", "DependsOn", "Schedule", "Scale"];
+
+/// Known, but not offered here.
+const OF_JOBS: [&str; 4] = ["Job", "JobImagesWhitelist", "NumberParallelJob", "Schedules"];
+
+/// The settings of a workload that is a function; none for any other. Of an annotation that stands on the pod template
+/// and on the object, the template's counts.
+pub fn read(
+    namespace: &str,
+    app: &str,
+    template: Option<&Annotations>,
+    object: Option<&Annotations>,
+) -> Option<(Settings, Vec<Problem>)> {
+    let mut given = Given { template, object, problems: Vec::new() };
+    let declared = given.flag("Function");
+    let is_named = NAMED_BY_THE_GUIDE.iter().any(|name| given.get(name).is_some());
+    if declared == Some(false) || (declared.is_none() && !is_named) {
+        return None;
+    }
+    let mut settings = Settings::default();
+    let scaling = &mut settings.scaling;
+    given.set("ReplicasMin", &mut scaling.min, values::replicas);
+    given.set("ReplicasAtStart", &mut scaling.at_start, values::replicas);
+    given.set("TimeoutSecondBeforeSetReplicasMin", &mut scaling.timeout_seconds, values::seconds);
+    given.set("Schedule", &mut scaling.schedule, |text| {
+        decide::input::parse::<Schedule>(text).map_err(|error| error.to_string())
+    });
+    let scale = given.parse("Scale", values::scale);
+    if let Some((mut scale, interval)) = scale {
+        given.prepare(&mut scale, namespace, app);
+        settings.scaling.scale = Some(scale);
+        settings.scrape_interval = interval;
+    }
+    given.set("DependsOn", &mut settings.depends_on, values::names);
+    settings.starts_with_any =
+        given.flag("ReplicasStartAsSoonAsOneFunctionRetrieveARequest").unwrap_or_default();
+    given.set("NumberParallelRequest", &mut settings.parallel, values::parallel);
+    given.set("NumberParallelRequestPerPod", &mut settings.parallel_per_pod, values::parallel);
+    if let Some(configuration) = given.parse("Configuration", values::configuration) {
+        settings.sync_timeout = configuration.sync_timeout;
+        settings.asynchronous = configuration.asynchronous;
+        settings.publish = configuration.publish;
+    }
+    given.set("DefaultVisibility", &mut settings.visibility, values::visibility);
+    let default = settings.visibility;
+    settings.subscriptions = given.items("SubscribeEvents", |item| values::subscription(item, default));
+    settings.path_visibility = given.items("PathsStartWithVisibility", values::path);
+    // The documentation of SlimFaas spells it the second way.
+    for name in ["DefaultTrusted", "DefaultTrust"] {
+        given.set(name, &mut settings.trusted, values::trust);
+    }
+    given.report_unknown();
+    Some((settings, given.problems))
+}
+
+struct Given<'a> {
+    template: Option<&'a Annotations>,
+    object: Option<&'a Annotations>,
+    problems: Vec<Problem>,
+}
+
+impl<'a> Given<'a> {
+    fn get(&self, name: &str) -> Option<&'a str> {
+        let name = format!("{PREFIX}{name}");
+        let on = |annotations: Option<&'a Annotations>| annotations?.get(&name).map(|value| value.trim());
+        on(self.template).or_else(|| on(self.object))
+    }
+
+    fn problem(&mut self, name: &str, message: impl fmt::Display) {
+        let annotation: Arc<str> = format!("{PREFIX}{name}").into();
+        self.problems.push(Problem { annotation, message: message.to_string() });
+    }
+
+    fn parse<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
+        match parse(self.get(name)?) {
+            Ok(value) => Some(value),
+            Err(message) => {
+                self.problem(name, message);
+                None
+            }
+        }
+    }
+
+    /// Leaves the default where there is nothing usable.
+    fn set<T>(&mut self, name: &str, field: &mut T, parse: impl Fn(&str) -> Result<T, String>) {
+        if let Some(value) = self.parse(name, parse) {
+            *field = value;
+        }
+    }
+
+    fn flag(&mut self, name: &str) -> Option<bool> {
+        self.parse(name, values::flag)
+    }
+
+    /// A list separated by commas; one bad item leaves the others.
+    fn items<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+        let items: Vec<&str> = self.get(name).map(|text| values::items(text).collect()).unwrap_or_default();
+        let mut parsed = Vec::with_capacity(items.len());
+        for item in items {
+            match parse(item) {
+                Ok(value) => parsed.push(value),
+                Err(message) => self.problem(name, message),
+            }
+        }
+        parsed
+    }
+
+    /// Fills in `${namespace}` and `${app}`, and tells of triggers that cannot work. Those stay: a trigger that cannot
+    /// be read must keep the function from shrinking, not vanish.
+    fn prepare(&mut self, scale: &mut Scale, namespace: &str, app: &str) {
+        for (idx, trigger) in scale.triggers.iter_mut().enumerate() {
+            trigger.query = trigger.query.replace("${namespace}", namespace).replace("${app}", app);
+            if !(trigger.threshold.is_finite() && trigger.threshold > 0.0) {
+                let found = trigger.threshold;
+                self.problem(
+                    "Scale",
+                    format_args!("Triggers[{idx}].Threshold: expected a number above 0, found {found}"),
+                );
+            }
+            if trigger.query.trim().is_empty() {
+                self.problem("Scale", format_args!("Triggers[{idx}].Query: expected a query, found nothing"));
+            } else if let Err(error) = promql::parse(&trigger.query) {
+                self.problem("Scale", format_args!("Triggers[{idx}].Query: {error}"));
+            }
+        }
+    }
+
+    /// Nothing is ignored in silence: a misspelt name would look like a feature that does not work.
+    fn report_unknown(&mut self) {
+        let mut names = Vec::new();
+        for annotations in [self.template, self.object].into_iter().flatten() {
+            let from_prefix = annotations.range(PREFIX.to_owned()..);
+            names.extend(from_prefix.map_while(|(name, _)| name.strip_prefix(PREFIX)));
+        }
+        names.sort_unstable();
+        names.dedup();
+        for name in names.into_iter().filter(|name| !is_known(name)) {
+            let message = match OF_JOBS.contains(&name) {
+                true => "jobs are not offered: this annotation does nothing",
+                false => "there is no such annotation: look for a typing error",
+            };
+            self.problem(name, message);
+        }
+    }
+}
+
+fn is_known(name: &str) -> bool {
+    const OTHERS: [&str; 10] = [
+        "Function",
+        "ReplicasStartAsSoonAsOneFunctionRetrieveARequest",
+        "NumberParallelRequest",
+        "NumberParallelRequestPerPod",
+        "Configuration",
+        "SubscribeEvents",
+        "DefaultVisibility",
+        "PathsStartWithVisibility",
+        "DefaultTrust",
+        "DefaultTrusted",
+    ];
+    NAMED_BY_THE_GUIDE.contains(&name) || OTHERS.contains(&name)
+}
+
+/// What `Configuration` says.
+pub(super) struct Configuration {
+    pub sync_timeout: Duration,
+    pub asynchronous: super::Attempts,
+    pub publish: super::Attempts,
+}

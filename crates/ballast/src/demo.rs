@@ -1,0 +1,28 @@
+//! A function to begin with: the example `fibonacci`, on a data directory that is new.
+
+use anyhow::{Context, Result};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::ConfigMap};
+use kube::{Api, Client, api::PostParams};
+
+const APP: &str = include_str!("../../../examples/on-demand/app.yaml");
+const FIBONACCI: &str = include_str!("../../../examples/on-demand/fibonacci.yaml");
+
+pub async fn install(client: &Client, namespace: &str) -> Result<()> {
+    let app: ConfigMap = serde_saphyr::from_str(APP).context("the example app cannot be read")?;
+    let mut fibonacci: Deployment =
+        serde_saphyr::from_str(FIBONACCI).context("the example fibonacci cannot be read")?;
+    if let Some(spec) = &mut fibonacci.spec {
+        // it would be put to sleep at once
+        spec.replicas = Some(0);
+    }
+    let params = PostParams::default();
+    Api::namespaced(client.clone(), namespace)
+        .create(&params, &app)
+        .await
+        .context("failed to bring the demo")?;
+    Api::namespaced(client.clone(), namespace)
+        .create(&params, &fibonacci)
+        .await
+        .context("failed to bring the demo")?;
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! The tests, by what they are about.
+
+mod asleep_and_awake;
+mod faults;
+mod metrics;
+mod visible;
+
+use anyhow::Result;
+use futures::future::BoxFuture;
+
+use crate::world::{Nodes, World};
+
+pub struct Test {
+    pub name: &'static str,
+    /// Where the other number of nodes has no meaning.
+    pub only: Option<Nodes>,
+    pub body: for<'a> fn(&'a mut World) -> BoxFuture<'a, Result<()>>,
+}
+
+macro_rules! tests {
+    ($($module:ident :: $name:ident $(on $nodes:ident)?),* $(,)?) => {
+        pub const ALL: &[Test] = &[$(Test {
+            name: concat!(stringify!($module), "::", stringify!($name)),
+            only: tests!(@only $($nodes)?),
+            body: |world| Box::pin($module::$name(world)),
+        }),*];
+    };
+    (@only) => { None };
+    (@only $nodes:ident) => { Some(Nodes::$nodes) };
+}
+
+tests! {
+    asleep_and_awake::a_call_wakes_and_silence_puts_to_sleep,
+    asleep_and_awake::a_schedule_wakes,
+    asleep_and_awake::dependencies_wake_first,
+    asleep_and_awake::an_event_wakes_its_subscribers,
+    asleep_and_awake::below_the_minimum_it_is_raised,
+    asleep_and_awake::a_long_call_keeps_awake,
+    metrics::metrics_raise_and_lower,
+    metrics::metrics_veto_zero_until_they_agree,
+    visible::bad_annotations_are_told_and_the_function_is_served,
+    visible::debug_endpoints_answer_as_the_guide_says,
+    faults::another_node_follows_a_killed_master on Three,
+    faults::a_paused_master_cannot_write on Three,
+    faults::another_node_follows_a_killed_scraper on Three,
+    faults::calls_go_on_without_a_gateway_node on Three,
+    faults::one_of_three_nats_servers_may_die on Three,
+    faults::a_pod_may_die_during_a_call,
+}

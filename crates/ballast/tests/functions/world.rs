@@ -1,0 +1,328 @@
+//! A namespace with nodes of Ballast that serve it.
+
+use std::{
+    fmt, fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, ensure};
+use cluster::{Cluster, Nats, Running, spawn};
+use e2e::{Place, eventually};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    coordination::v1::Lease,
+    core::v1::{ConfigMap, Event, Namespace, Pod},
+};
+use kube::{
+    Api,
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::http::{self, Answer};
+
+const APP: &str = include_str!("../../../../examples/on-demand/app.yaml");
+/// Short, so that a fail-over does not take long; nothing fails if it takes longer.
+const LEASE: &str = "3";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// One, with its queues in a redb file.
+    One,
+    /// Three, with their queues in JetStream.
+    Three,
+}
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::One => "one",
+            Self::Three => "three",
+        })
+    }
+}
+
+pub struct World {
+    pub place: Place<'static>,
+    pub nodes: Vec<Node>,
+    pub nats: Option<Nats>,
+    directory: TempDir,
+}
+
+pub struct Node {
+    pub name: String,
+    pub gateway: SocketAddr,
+    pub operator: SocketAddr,
+    running: Option<Running>,
+    log: PathBuf,
+}
+
+impl Node {
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&mut self) {
+        self.running = None;
+    }
+
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.running.as_ref().and_then(Running::pid).context("the node does not run")?;
+        Ok(kill(Pid::from_raw(i32::try_from(pid)?), signal)?)
+    }
+}
+
+impl World {
+    pub async fn start(cluster: &'static Cluster, nodes: Nodes) -> Result<Self> {
+        let place = Place::new(cluster, "functions").await?;
+        let mut app: ConfigMap = serde_saphyr::from_str(APP)?;
+        app.metadata.namespace = None;
+        place.api::<ConfigMap>().create(&PostParams::default(), &app).await?;
+        let mut world = World {
+            place,
+            nodes: Vec::new(),
+            nats: None,
+            directory: TempDir::with_prefix("ballast-functions-")?,
+        };
+        match nodes {
+            Nodes::One => world.add_node("node-a").await?,
+            Nodes::Three => {
+                world.nats = Some(Nats::three().await?);
+                for name in ["node-a", "node-b", "node-c"] {
+                    world.add_node(name).await?;
+                }
+            }
+        }
+        world.master().await?;
+        Ok(world)
+    }
+
+    /// Starts a node, also one that was killed; it keeps its files.
+    pub async fn add_node(&mut self, name: &str) -> Result<()> {
+        let log = self.directory.path().join(format!("{name}-{}.log", self.nodes.len()));
+        let store = match &self.nats {
+            Some(nats) => nats.url(),
+            None => format!("redb:{}", self.directory.path().join("ballast.redb").display()),
+        };
+        let mut args = vec![
+            format!("KUBECONFIG={}", self.place.cluster.kubeconfig().display()),
+            env!("CARGO_BIN_EXE_ballast").to_owned(),
+        ];
+        let replicas = self.nats.as_ref().map_or(1, Nats::len).to_string();
+        let options = [
+            "serve",
+            "--namespace",
+            &self.place.namespace,
+            "--store",
+            &store,
+            "--store-replicas",
+            &replicas,
+            "--gateway-addr",
+            "127.0.0.1:0",
+            "--operator-addr",
+            "127.0.0.1:0",
+            "--node-name",
+            name,
+            "--lease",
+            LEASE,
+            "--scrape-interval",
+            "1",
+            // Functions are looked after in all namespaces, which other tests have their own nodes for
+            "--controllers",
+            "none",
+            "--loopback-pods",
+            "--debug-on-gateway",
+            "-v",
+        ];
+        args.extend(options.map(str::to_owned));
+        let running = spawn(Path::new("env"), &args, &log)?;
+        let mut node = Node {
+            name: name.to_owned(),
+            gateway: SocketAddr::from(([127, 0, 0, 1], 0)),
+            operator: SocketAddr::from(([127, 0, 0, 1], 0)),
+            running: Some(running),
+            log: log.clone(),
+        };
+        (node.gateway, node.operator) = eventually(format!("{name} to serve"), || {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            let exited = node.running.as_mut().is_none_or(Running::has_exited);
+            async move {
+                ensure!(!exited, "the node ended:\n{text}");
+                Ok(addresses(&text).ok_or(text))
+            }
+        })
+        .await?;
+        self.nodes.retain(|known| known.name != name || known.is_running());
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    pub fn any_gateway(&self) -> SocketAddr {
+        // the last, which is least likely to be the master
+        self.nodes
+            .iter()
+            .rev()
+            .find(|node| node.is_running())
+            .map_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)), |node| node.gateway)
+    }
+
+    pub fn node(&mut self, name: &str) -> Result<&mut Node> {
+        self.nodes.iter_mut().find(|node| node.name == name).context("there is no such node")
+    }
+
+    /// Who holds a role, once a node that runs does.
+    async fn holder(&self, lease: &str) -> Result<String> {
+        let leases = self.place.api::<Lease>();
+        let running: Vec<&str> =
+            self.nodes.iter().filter(|node| node.is_running()).map(|node| node.name.as_str()).collect();
+        eventually(format!("{lease} to be held by one of {running:?}"), || async {
+            let holder = leases.get_opt(lease).await?.and_then(|lease| lease.spec?.holder_identity);
+            let is_running = holder.as_deref().is_some_and(|holder| running.contains(&holder));
+            Ok(holder.clone().filter(|_| is_running).ok_or(holder))
+        })
+        .await
+    }
+
+    pub async fn master(&self) -> Result<String> {
+        self.holder("ballast-master").await
+    }
+
+    pub async fn scraper(&self) -> Result<String> {
+        self.holder("ballast-scraper").await
+    }
+
+    /// A Deployment of the example app with these annotations, without replicas.
+    pub async fn function(&self, name: &str, annotations: &[(&str, &str)]) -> Result<()> {
+        self.deployment(name, annotations, 0).await
+    }
+
+    pub async fn deployment(&self, name: &str, annotations: &[(&str, &str)], replicas: i32) -> Result<()> {
+        let annotations: serde_json::Map<String, Value> = annotations
+            .iter()
+            .map(|(key, value)| (format!("SlimFaas/{key}"), json!(value)))
+            .chain([("SlimFaas/Function".to_owned(), json!("true"))])
+            .collect();
+        let deployment: Deployment = serde_json::from_value(json!({
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "replicas": replicas,
+                "selector": {"matchLabels": {"app": name}},
+                "template": {
+                    "metadata": {"labels": {"app": name}, "annotations": {"prometheus.io/scrape": "true"}},
+                    "spec": {
+                        "terminationGracePeriodSeconds": 1,
+                        "containers": [{
+                            "name": "app", "image": "python:3", "command": ["python3", "/on-demand/app.py"],
+                            "ports": [{"name": "http", "containerPort": 8080}],
+                            "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
+                            "volumeMounts": [{"name": "app", "mountPath": "/on-demand"}],
+                        }],
+                        "volumes": [{"name": "app", "configMap": {"name": "on-demand-app"}}],
+                    },
+                },
+            },
+        }))?;
+        self.place.api::<Deployment>().create(&PostParams::default(), &deployment).await?;
+        // all nodes know it
+        for node in self.nodes.iter().filter(|node| node.is_running()) {
+            eventually(format!("{} to know {name}", node.name), || async {
+                let answer = http::get(node.gateway, &format!("/status-function/{name}")).await?;
+                Ok(if answer.status == 200 { Ok(()) } else { Err(answer) })
+            })
+            .await?;
+        }
+        Ok(())
+    }
+
+    pub async fn annotate(&self, name: &str, annotation: &str, value: &str) -> Result<()> {
+        let patch = json!({"metadata": {"annotations": {format!("SlimFaas/{annotation}"): value}}});
+        self.place.api::<Deployment>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
+        Ok(())
+    }
+
+    pub async fn replicas(&self, name: &str) -> Result<i32> {
+        let deployment = self.place.api::<Deployment>().get(name).await?;
+        Ok(deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1))
+    }
+
+    /// Waits until so many replicas are asked for.
+    pub async fn until_replicas(&self, name: &str, holds: impl Fn(i32) -> bool) -> Result<i32> {
+        eventually(format!("replicas of {name}"), || async {
+            let replicas = self.replicas(name).await?;
+            if holds(replicas) {
+                return Ok(Ok(replicas));
+            }
+            let status = http::get(self.any_gateway(), &format!("/status-function/{name}")).await;
+            Ok(Err((replicas, status)))
+        })
+        .await
+    }
+
+    pub async fn call(&self, path: &str) -> Result<Answer> {
+        http::get(self.any_gateway(), &format!("/function/{path}")).await
+    }
+
+    /// A call that must succeed.
+    pub async fn ok(&self, path: &str) -> Result<Answer> {
+        let answer = self.call(path).await?;
+        ensure!(answer.status == 200, "{path}: {answer:?}");
+        Ok(answer)
+    }
+
+    /// What Events about an object say, once one holds.
+    pub async fn event(&self, name: &str, holds: impl Fn(&Event) -> bool) -> Result<Event> {
+        eventually(format!("an Event about {name}"), || async {
+            let events = self.place.api::<Event>().list(&ListParams::default()).await?.items;
+            let about: Vec<Event> = events
+                .into_iter()
+                .filter(|event| event.involved_object.name.as_deref() == Some(name))
+                .collect();
+            let messages: Vec<_> =
+                about.iter().map(|event| (event.reason.clone(), event.message.clone())).collect();
+            Ok(about.into_iter().find(|event| holds(event)).ok_or(messages))
+        })
+        .await
+    }
+
+    pub async fn pods(&self, name: &str) -> Result<Vec<Pod>> {
+        self.place.pods(&format!("app={name}")).await
+    }
+
+    pub async fn status(&self, name: &str) -> Result<Value> {
+        http::get(self.any_gateway(), &format!("/status-function/{name}")).await?.json()
+    }
+
+    /// What the nodes wrote, the end of it.
+    pub fn logs(&self) -> String {
+        let mut all = String::new();
+        for node in &self.nodes {
+            let text = fs::read_to_string(&node.log).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            let tail = &lines[lines.len().saturating_sub(40)..];
+            all += &format!("--- {}\n{}\n", node.name, tail.join("\n"));
+        }
+        all
+    }
+
+    /// Ends the nodes and takes the namespace away.
+    pub async fn clear(mut self) -> Result<()> {
+        self.nodes.clear();
+        let namespaces: Api<Namespace> = Api::all(self.place.cluster.client());
+        namespaces.delete(&self.place.namespace, &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+fn addresses(log: &str) -> Option<(SocketAddr, SocketAddr)> {
+    let line = log.lines().find(|line| line.starts_with("serving functions on "))?;
+    let mut addresses = line.split("http://").skip(1);
+    let mut next = || addresses.next()?.split_whitespace().next()?.parse().ok();
+    Some((next()?, next()?))
+}

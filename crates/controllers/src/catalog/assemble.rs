@@ -1,0 +1,244 @@
+//! From objects to functions. Pure, but for remembering what annotations said: they change seldom, pods often.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use api::slimfaas::{self, Annotations, Problem, Settings};
+use decide::demand::{Graph, Node, Schedule};
+use engine::{
+    effect::Target,
+    kind::{self, Kind},
+    object::controller_of,
+};
+use functions::{self as shared, Function, Snapshot};
+use k8s_openapi::{
+    api::core::v1::Pod,
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+};
+use kube::core::{Selector, SelectorExt};
+use metrics::scrape::Endpoint;
+use promql::Labels;
+
+use super::{FUNCTION, View, Watched, members};
+
+pub struct Assembler {
+    namespace: Arc<str>,
+    known: HashMap<(Kind, String), Read>,
+}
+
+/// What the annotations said when they were last looked at.
+struct Read {
+    template: Option<Annotations>,
+    object: Option<Annotations>,
+    settings: Option<(Arc<Settings>, Vec<Problem>)>,
+}
+
+/// One workload, whatever its kind.
+struct Workload<'a> {
+    kind: Kind,
+    meta: &'a ObjectMeta,
+    template: Option<Annotations>,
+    replicas: i32,
+    /// Of its pods, beside their owner.
+    selector: Option<&'a LabelSelector>,
+}
+
+impl Assembler {
+    pub fn new(namespace: &str) -> Self {
+        Assembler { namespace: namespace.into(), known: HashMap::new() }
+    }
+
+    pub fn assemble(&mut self, watched: &Watched) -> View {
+        let members = members::by_workload(&watched.pods);
+        let workloads = workloads(watched);
+        self.known.retain(|(kind, name), _| {
+            workloads.iter().any(|w| w.kind == *kind && w.meta.name.as_deref() == Some(name))
+        });
+
+        let mut functions: BTreeMap<Arc<str>, Function> = BTreeMap::new();
+        let mut objects = BTreeMap::new();
+        let mut trusted = HashSet::new();
+        let mut scraped = Vec::new();
+        let mut longest_interval = Duration::ZERO;
+        for workload in &workloads {
+            let Some((settings, mut problems)) = self.settings(workload) else { continue };
+            let name: Arc<str> = workload.meta.name.as_deref().unwrap_or_default().into();
+            if let Some(taken) = functions.get_mut(&name) {
+                // One name, one route: the first kind in the order of `workloads` has it.
+                let message =
+                    format!("a {} of the same name is not served: rename one of them", workload.kind);
+                taken.problems.push(Problem { annotation: slimfaas::PREFIX.into(), message });
+                continue;
+            }
+            let kind: &'static str = match &*workload.kind.kind {
+                "StatefulSet" => "StatefulSet",
+                "Function" => "Function",
+                _ => "Deployment",
+            };
+            let selector = workload.selector.map(|selector| Selector::try_from(selector.clone()));
+            let of_it = |pod: &&&Pod| match &selector {
+                Some(Ok(selector)) => {
+                    selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()))
+                }
+                Some(Err(_)) => false,
+                None => true,
+            };
+            let candidates = members.get(&(kind, name.to_string())).map(Vec::as_slice).unwrap_or_default();
+            let mut pods: Vec<&Pod> = candidates.iter().filter(of_it).copied().collect();
+            pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            if settings.trusted {
+                trusted.extend(pods.iter().filter_map(|pod| members::ip(pod)));
+            }
+            for pod in pods.iter().filter(|pod| members::is_running(pod)) {
+                match self.scrape_target(&name, pod, &settings) {
+                    Ok(Some((target, interval))) => {
+                        longest_interval = longest_interval.max(interval.unwrap_or_default());
+                        scraped.push(target);
+                    }
+                    Ok(None) => {}
+                    Err(problem) if problems.contains(&problem) => {}
+                    Err(problem) => problems.push(problem),
+                }
+            }
+            objects.insert(name.clone(), Target::of(&workload.kind, workload.meta));
+            let function = Function {
+                target: shared::Target {
+                    api_version: workload.kind.api_version().into(),
+                    kind: kind.into(),
+                    namespace: self.namespace.clone(),
+                    name: name.clone(),
+                },
+                settings,
+                problems,
+                requested: workload.replicas,
+                unschedulable: pods.iter().find_map(|pod| members::unschedulable(pod)),
+                pods: pods.iter().map(|pod| members::summary(pod)).collect(),
+            };
+            functions.insert(name, function);
+        }
+        report_cycles(&mut functions);
+        let functions = functions.into_iter().map(|(name, function)| (name, Arc::new(function))).collect();
+        View {
+            complete: true,
+            snapshot: Arc::new(Snapshot { functions, trusted }),
+            objects: Arc::new(objects),
+            scraped: scraped.into(),
+            longest_interval,
+        }
+    }
+
+    fn settings(&mut self, workload: &Workload<'_>) -> Option<(Arc<Settings>, Vec<Problem>)> {
+        let name = workload.meta.name.clone().unwrap_or_default();
+        let object = &workload.meta.annotations;
+        let key = (workload.kind.clone(), name);
+        let is_known = self
+            .known
+            .get(&key)
+            .is_some_and(|read| read.template == workload.template && read.object == *object);
+        if !is_known {
+            let read = slimfaas::read(&self.namespace, &key.1, workload.template.as_ref(), object.as_ref());
+            let settings = read.map(|(settings, problems)| (Arc::new(settings), problems));
+            let read = Read { template: workload.template.clone(), object: object.clone(), settings };
+            self.known.insert(key.clone(), read);
+        }
+        self.known.get(&key)?.settings.clone()
+    }
+
+    /// Where the pod says its metrics are.
+    fn scrape_target(
+        &self,
+        app: &str,
+        pod: &Pod,
+        settings: &Settings,
+    ) -> Result<Option<(metrics::scrape::Target, Option<Duration>)>, Problem> {
+        let (Some(annotations), Some(ip)) = (&pod.metadata.annotations, members::ip(pod)) else {
+            return Ok(None);
+        };
+        let endpoint = Endpoint::from_annotations(annotations, members::first_port(pod));
+        let endpoint = endpoint
+            .map_err(|error| Problem { annotation: "prometheus.io".into(), message: error.to_string() })?;
+        let Some(endpoint) = endpoint else { return Ok(None) };
+        let labels = Labels::from_pairs([
+            ("job", app),
+            ("namespace", &*self.namespace),
+            ("pod", pod.metadata.name.as_deref().unwrap_or_default()),
+        ]);
+        let interval = endpoint.interval.or(settings.scrape_interval);
+        let address = SocketAddr::new(ip, endpoint.port);
+        let target = metrics::scrape::Target::new(address, &endpoint.path, &labels, app).every(interval);
+        Ok(Some((target, interval)))
+    }
+}
+
+/// Deployments first, then StatefulSets, then Functions. What is being deleted is no function any more, and a Deployment
+/// that a Function made is scaled by that Function.
+fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
+    let mut all = Vec::new();
+    for deployment in &watched.deployments {
+        let Some(spec) = &deployment.spec else { continue };
+        all.push(Workload {
+            kind: kind::DEPLOYMENT,
+            meta: &deployment.metadata,
+            template: spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone()),
+            replicas: spec.replicas.unwrap_or(1),
+            selector: Some(&spec.selector),
+        });
+    }
+    for set in &watched.stateful_sets {
+        let Some(spec) = &set.spec else { continue };
+        all.push(Workload {
+            kind: kind::STATEFUL_SET,
+            meta: &set.metadata,
+            template: spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone()),
+            replicas: spec.replicas.unwrap_or(1),
+            selector: Some(&spec.selector),
+        });
+    }
+    for function in &watched.functions {
+        let spec = &function.data["spec"];
+        let replicas = spec["replicas"].as_i64().and_then(|n| i32::try_from(n).ok());
+        all.push(Workload {
+            kind: FUNCTION,
+            meta: &function.metadata,
+            template: serde_json::from_value(spec["annotations"].clone()).unwrap_or_default(),
+            replicas: replicas.unwrap_or(1),
+            selector: None,
+        });
+    }
+    let made_by_function = |meta: &ObjectMeta| {
+        controller_of(meta).is_some_and(|owner| {
+            owner.kind == FUNCTION.kind && owner.api_version.starts_with(&*FUNCTION.group)
+        })
+    };
+    all.retain(|workload| workload.meta.deletion_timestamp.is_none() && !made_by_function(workload.meta));
+    all
+}
+
+/// Functions that wait for each other are told; they are started all the same.
+fn report_cycles(functions: &mut BTreeMap<Arc<str>, Function>) {
+    let nodes = functions.iter().map(|(name, function)| Node {
+        name: name.clone(),
+        depends_on: function.settings.depends_on.clone(),
+        last_call: None,
+        active_calls: 0,
+        starts_with_any: false,
+        schedule: Schedule::default(),
+        ready: 0,
+        needed: 0,
+    });
+    let graph = Graph::new(nodes.collect());
+    for (name, function) in functions {
+        let cycle = graph.dependencies(name).cycle;
+        if !cycle.is_empty() {
+            let message = format!(
+                "{name} and {} depend on each other, so neither waits for the other: remove one direction",
+                cycle.join(", ")
+            );
+            function.problems.push(Problem { annotation: "SlimFaas/DependsOn".into(), message });
+        }
+    }
+}

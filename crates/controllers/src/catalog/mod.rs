@@ -1,0 +1,143 @@
+//! Which functions there are: watches of workloads and pods of one namespace into a [`Catalog`].
+//!
+//! ```text
+//! Deployments, StatefulSets, Functions ──┐
+//! Pods ──────────────────────────────────┴──▶ assemble ──▶ View ──▶ Catalog (gateway), demand, scraping
+//! ```
+
+mod assemble;
+mod members;
+#[cfg(test)]
+mod tests;
+
+use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+
+use engine::{Cache, effect::Target, informer, kind::Kind};
+use functions::{Catalog, Snapshot};
+use k8s_openapi::api::{
+    apps::v1::{Deployment, StatefulSet},
+    core::v1::Pod,
+};
+use kube::{
+    Api, Client, Resource,
+    api::{DynamicObject, ListParams},
+};
+use serde::de::DeserializeOwned;
+use tokio::{
+    sync::{Notify, watch},
+    task::JoinSet,
+};
+
+pub use assemble::Assembler;
+
+/// Kyma's Functions, which bring their own Deployment.
+pub const FUNCTION: Kind =
+    Kind::namespaced("serverless.kyma-project.io", "v1alpha2", "Function", "functions");
+/// On the pods of a Function.
+pub const FUNCTION_LABEL: &str = "serverless.kyma-project.io/function-name";
+
+const RELIST: Duration = Duration::from_secs(300);
+/// Their kind may be added to the cluster at any time.
+const LOOK_FOR_FUNCTIONS: Duration = Duration::from_secs(5);
+
+/// The functions, and what only those who write and scrape need to know of them.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// False until all watches have told what there is: what is missing then is no sign of anything.
+    pub complete: bool,
+    pub snapshot: Arc<Snapshot>,
+    /// The object behind each function, in the version that the snapshot shows.
+    pub objects: Arc<BTreeMap<Arc<str>, Target>>,
+    pub scraped: Arc<[metrics::scrape::Target]>,
+    /// The longest time between two scrapes of a pod that asks for other than the usual.
+    pub longest_interval: Duration,
+}
+
+/// What the watches have told.
+#[derive(Clone, Default)]
+pub struct Watched {
+    pub deployments: Vec<Arc<Deployment>>,
+    pub stateful_sets: Vec<Arc<StatefulSet>>,
+    pub functions: Vec<Arc<DynamicObject>>,
+    pub pods: Vec<Arc<Pod>>,
+}
+
+struct Caches {
+    deployments: Arc<Cache<Deployment>>,
+    stateful_sets: Arc<Cache<StatefulSet>>,
+    functions: Arc<Cache<DynamicObject>>,
+    pods: Arc<Cache<Pod>>,
+    changed: Arc<Notify>,
+}
+
+/// Keeps `catalog` and the returned view up to date for as long as the tasks run.
+pub fn start(
+    client: &Client,
+    namespace: &str,
+    catalog: Catalog,
+    tasks: &mut JoinSet<()>,
+) -> watch::Receiver<Arc<View>> {
+    let caches = Caches::new();
+    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.deployments.clone()));
+    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.stateful_sets.clone()));
+    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.pods.clone()));
+    tasks.spawn(watch_functions(client.clone(), namespace.to_owned(), caches.functions.clone()));
+    let (sender, view) = watch::channel(Arc::new(View::default()));
+    tasks.spawn(caches.run(namespace.to_owned(), catalog, sender));
+    view
+}
+
+async fn follow<K>(api: Api<K>, cache: Arc<Cache<K>>)
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    informer::run(api, cache, String::new(), RELIST).await;
+}
+
+/// Waits until the cluster has the kind.
+async fn watch_functions(client: Client, namespace: String, cache: Arc<Cache<DynamicObject>>) {
+    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &FUNCTION.api_resource());
+    while api.list(&ListParams::default().limit(1)).await.is_err() {
+        tokio::time::sleep(LOOK_FOR_FUNCTIONS).await;
+    }
+    follow(api, cache).await;
+}
+
+impl Caches {
+    fn new() -> Self {
+        let changed = Arc::new(Notify::new());
+        Caches {
+            deployments: announcing(&changed),
+            stateful_sets: announcing(&changed),
+            functions: announcing(&changed),
+            pods: announcing(&changed),
+            changed,
+        }
+    }
+
+    async fn run(self, namespace: String, catalog: Catalog, sender: watch::Sender<Arc<View>>) {
+        self.deployments.synced().await;
+        self.stateful_sets.synced().await;
+        self.pods.synced().await;
+        let mut assembler = Assembler::new(&namespace);
+        loop {
+            let watched = Watched {
+                deployments: self.deployments.all(),
+                stateful_sets: self.stateful_sets.all(),
+                functions: self.functions.all(),
+                pods: self.pods.all(),
+            };
+            let view = assembler.assemble(&watched);
+            catalog.publish((*view.snapshot).clone());
+            sender.send_replace(Arc::new(view));
+            self.changed.notified().await;
+        }
+    }
+}
+
+fn announcing<K: Resource>(changed: &Arc<Notify>) -> Arc<Cache<K>> {
+    let cache = Arc::new(Cache::default());
+    let changed = changed.clone();
+    cache.listen(move |_| changed.notify_one());
+    cache
+}

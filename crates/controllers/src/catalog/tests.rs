@@ -1,0 +1,193 @@
+use std::sync::Arc;
+
+use expect_test::{Expect, expect};
+use serde_json::{Value, json};
+
+use super::*;
+
+fn object<K: serde::de::DeserializeOwned>(value: Value) -> Arc<K> {
+    Arc::new(serde_json::from_value(value).unwrap())
+}
+
+fn deployment(name: &str, annotations: Value) -> Arc<Deployment> {
+    object(json!({
+        "metadata": {"name": name, "namespace": "shop", "uid": format!("uid-{name}"), "resourceVersion": "7",
+                     "annotations": annotations},
+        "spec": {"replicas": 2, "selector": {"matchLabels": {"app": name}},
+                 "template": {"metadata": {"labels": {"app": name}}}},
+    }))
+}
+
+/// A pod as a ReplicaSet of the Deployment `of` makes it.
+fn pod(of: &str, n: u8, change: impl FnOnce(&mut Value)) -> Arc<Pod> {
+    let mut pod = json!({
+        "metadata": {
+            "name": format!("{of}-5d4f9c-{n}"), "namespace": "shop",
+            "labels": {"app": of, "pod-template-hash": "5d4f9c"},
+            "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": format!("{of}-5d4f9c"),
+                                 "uid": "rs", "controller": true}],
+        },
+        "spec": {"containers": [{"name": "a"}, {"name": "b", "ports": [{"containerPort": 8080}]}]},
+        "status": {"phase": "Running", "podIP": format!("127.1.0.{n}"),
+                   "conditions": [{"type": "Ready", "status": "True"}, {"type": "ContainersReady", "status": "True"}]},
+    });
+    change(&mut pod);
+    object(pod)
+}
+
+fn is_function() -> Value {
+    json!({"SlimFaas/Function": "true"})
+}
+
+fn check(watched: &Watched, expected: &Expect) {
+    let view = Assembler::new("shop").assemble(watched);
+    let mut out = String::new();
+    for (name, function) in &view.snapshot.functions {
+        let target = &function.target;
+        out += &format!("{name} {} {} wants {}", target.api_version, target.kind, function.requested);
+        out += &format!(" @{}", view.objects[name].resource_version.as_deref().unwrap_or_default());
+        if let Some(message) = &function.unschedulable {
+            out += &format!(" unschedulable: {message}");
+        }
+        out += "\n";
+        for pod in &function.pods {
+            out += &format!("  {} {:?} {:?} ready {}\n", pod.name, pod.ip, pod.port, pod.ready);
+        }
+        for problem in &function.problems {
+            out += &format!("  {}: {}\n", problem.annotation, problem.message);
+        }
+    }
+    for target in view.scraped.iter() {
+        out += &format!("scrape {}\n", target.key());
+    }
+    let mut trusted: Vec<String> = view.snapshot.trusted.iter().map(ToString::to_string).collect();
+    trusted.sort();
+    out += &format!("trusted {}\n", trusted.join(" "));
+    expected.assert_eq(&out);
+}
+
+#[test]
+fn pods_belong_to_their_owner_not_to_a_prefix() {
+    let unready = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
+    let leaving = |pod: &mut Value| pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    let waiting = |pod: &mut Value| {
+        pod["status"] = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no room"}]});
+    };
+    let foreign = |pod: &mut Value| pod["metadata"]["labels"]["app"] = json!("other");
+    let watched = Watched {
+        deployments: vec![
+            deployment("fib", is_function()),
+            deployment("fib-2", is_function()),
+            deployment("plain", json!({})),
+        ],
+        pods: vec![
+            pod("fib", 1, |_| {}),
+            pod("fib", 2, unready),
+            pod("fib", 3, leaving),
+            pod("fib", 4, foreign),
+            pod("fib-2", 5, |_| {}),
+            pod("fib-2", 6, waiting),
+            pod("plain", 7, |_| {}),
+        ],
+        ..Watched::default()
+    };
+    check(
+        &watched,
+        &expect![[r#"
+        fib apps/v1 Deployment wants 2 @7
+          fib-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
+          fib-5d4f9c-2 Some(127.1.0.2) Some(8080) ready false
+        fib-2 apps/v1 Deployment wants 2 @7 unschedulable: no room
+          fib-2-5d4f9c-5 Some(127.1.0.5) Some(8080) ready true
+          fib-2-5d4f9c-6 None Some(8080) ready false
+        trusted 127.1.0.1 127.1.0.2 127.1.0.5
+    "#]],
+    );
+}
+
+#[test]
+fn what_pods_say_about_scraping() {
+    let with = |annotations: Value| move |pod: &mut Value| pod["metadata"]["annotations"] = annotations;
+    let watched = Watched {
+        deployments: vec![deployment("fib", is_function())],
+        pods: vec![
+            pod("fib", 1, with(json!({"prometheus.io/scrape": "true"}))),
+            pod(
+                "fib",
+                2,
+                with(
+                    json!({"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/m"}),
+                ),
+            ),
+            pod("fib", 3, with(json!({"prometheus.io/scrape": "true", "prometheus.io/port": "none"}))),
+            pod("fib", 4, with(json!({"prometheus.io/scrape": "true", "prometheus.io/port": "none"}))),
+            pod("fib", 5, with(json!({}))),
+        ],
+        ..Watched::default()
+    };
+    check(
+        &watched,
+        &expect![[r#"
+        fib apps/v1 Deployment wants 2 @7
+          fib-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
+          fib-5d4f9c-2 Some(127.1.0.2) Some(8080) ready true
+          fib-5d4f9c-3 Some(127.1.0.3) Some(8080) ready true
+          fib-5d4f9c-4 Some(127.1.0.4) Some(8080) ready true
+          fib-5d4f9c-5 Some(127.1.0.5) Some(8080) ready true
+          prometheus.io: prometheus.io/port is "none": use a number from 1 to 65535
+        scrape {instance="127.1.0.1:8080", job="fib", namespace="shop", pod="fib-5d4f9c-1"}
+        scrape {instance="127.1.0.2:9090", job="fib", namespace="shop", pod="fib-5d4f9c-2"}
+        trusted 127.1.0.1 127.1.0.2 127.1.0.3 127.1.0.4 127.1.0.5
+    "#]],
+    );
+}
+
+#[test]
+fn kinds_names_and_circles() {
+    let stateful = |name: &str| -> Arc<StatefulSet> {
+        object(json!({
+            "metadata": {"name": name, "uid": "s", "resourceVersion": "8", "annotations": is_function()},
+            "spec": {"selector": {"matchLabels": {"app": name}}, "serviceName": "",
+                     "template": {"metadata": {"labels": {"app": name}}}},
+        }))
+    };
+    let function = object(json!({
+        "apiVersion": "serverless.kyma-project.io/v1alpha2", "kind": "Function",
+        "metadata": {"name": "greet", "uid": "f", "resourceVersion": "9",
+                     "annotations": {"SlimFaas/ReplicasMin": "0", "SlimFaas/DefaultTrust": "Untrusted"}},
+        "spec": {"replicas": 3},
+    }));
+    let mut made = (*deployment("greet-x7", json!({"SlimFaas/ReplicasMin": "0"}))).clone();
+    made.metadata.owner_references = Some(vec![
+        serde_json::from_value(json!({
+        "apiVersion": "serverless.kyma-project.io/v1alpha2", "kind": "Function", "name": "greet", "uid": "f",
+        "controller": true}))
+        .unwrap(),
+    ]);
+    let of_greet = |pod: &mut Value| pod["metadata"]["labels"][FUNCTION_LABEL] = json!("greet");
+    let watched = Watched {
+        deployments: vec![
+            deployment("a", json!({"SlimFaas/DependsOn": "b"})),
+            deployment("b", json!({"SlimFaas/DependsOn": "a,c"})),
+            Arc::new(made),
+        ],
+        stateful_sets: vec![stateful("a"), stateful("c")],
+        functions: vec![function],
+        pods: vec![pod("greet-x7", 1, of_greet)],
+    };
+    check(
+        &watched,
+        &expect![[r#"
+        a apps/v1 Deployment wants 2 @7
+          SlimFaas/: a StatefulSet of the same name is not served: rename one of them
+          SlimFaas/DependsOn: a and b depend on each other, so neither waits for the other: remove one direction
+        b apps/v1 Deployment wants 2 @7
+          SlimFaas/DependsOn: b and a depend on each other, so neither waits for the other: remove one direction
+        c apps/v1 StatefulSet wants 1 @8
+        greet serverless.kyma-project.io/v1alpha2 Function wants 3 @9
+          greet-x7-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
+        trusted 
+    "#]],
+    );
+}

@@ -1,0 +1,266 @@
+//! Sources in Git: which commit a reference names now. The pods fetch that very commit.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use api::function::{AuthType, GitRepository};
+use engine::{Key, Queue};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use tokio::{process::Command, sync::Semaphore};
+use tracing::debug;
+
+/// A credential helper: answers from variables, so that no secret stands in a command line.
+pub(super) const ASK_SECRET: &str = r#"!f() { test -n "${GIT_USERNAME:-}" && echo "username=$GIT_USERNAME" && echo "password=$GIT_PASSWORD"; }; f"#;
+
+/// `fetch URL COMMIT DIRECTORY HELPER KEY`. A server that gives no single commit is asked for all branches and tags.
+pub(super) const FETCH: &str = r#"set -eu
+url=$1 commit=$2 helper=$4 key=$5
+export GIT_TERMINAL_PROMPT=0
+if [ -e "$key" ]; then
+  export GIT_SSH_COMMAND="ssh -i $key -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=/dev/null"
+fi
+run() { git -c safe.directory='*' -c credential.helper="$helper" "$@"; }
+cd "$3"
+run init -q .
+run fetch -q --depth 1 "$url" "$commit" || run fetch -q "$url" '+refs/heads/*:refs/remotes/origin/*' '+refs/tags/*:refs/tags/*'
+run checkout -q --force --detach "$commit"
+"#;
+
+const AT_ONCE: usize = 8;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is known of the sources of all Functions. Asking happens beside the controller: a slow server holds up nobody.
+#[derive(Clone)]
+pub(super) struct Commits {
+    client: Client,
+    scratch: PathBuf,
+    every: Duration,
+    queue: Arc<Queue<Key>>,
+    known: Arc<Mutex<HashMap<Key, Known>>>,
+    turns: Arc<Semaphore>,
+}
+
+struct Known {
+    source: GitRepository,
+    answer: Option<Answer>,
+    asked: Timestamp,
+    asking: bool,
+}
+
+/// A commit, or why there is none.
+pub(super) type Answer = Result<String, String>;
+
+/// What is known of one source, and when it is asked for again.
+pub(super) struct Latest {
+    pub answer: Option<Answer>,
+    pub next: Timestamp,
+}
+
+impl Commits {
+    pub fn new(client: Client, scratch: PathBuf, every: Duration, queue: Arc<Queue<Key>>) -> Self {
+        Self {
+            client,
+            scratch,
+            every,
+            queue,
+            known: Arc::default(),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
+    }
+
+    /// What is known by now. If that is too old, the server is asked; the key comes again with the answer.
+    pub fn latest(&self, key: &Key, source: &GitRepository, now: Timestamp) -> Latest {
+        let every = SignedDuration::try_from(self.every).unwrap_or(SignedDuration::MAX);
+        let mut known = self.known();
+        let entry = known.entry(key.clone()).or_insert_with(|| Known::new(source));
+        if entry.source != *source {
+            *entry = Known::new(source);
+        }
+        let due = entry.asked.checked_add(every).unwrap_or(Timestamp::MAX);
+        if !entry.asking && due <= now {
+            entry.asking = true;
+            entry.asked = now;
+            tokio::spawn(self.clone().ask(key.clone(), source.clone()));
+        }
+        let next = entry.asked.checked_add(every).unwrap_or(Timestamp::MAX);
+        Latest { answer: entry.answer.clone(), next }
+    }
+
+    pub fn forget(&self, key: &Key) {
+        self.known().remove(key);
+    }
+
+    async fn ask(self, key: Key, source: GitRepository) {
+        let Ok(_turn) = self.turns.acquire().await else { return };
+        let answer = match tokio::time::timeout(PATIENCE, self.resolve(&key, &source)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(format!("{} did not answer within {} s", source.url, PATIENCE.as_secs())),
+        };
+        debug!(%key, ?answer, "asked for the latest commit");
+        {
+            let mut known = self.known();
+            let Some(entry) = known.get_mut(&key).filter(|entry| entry.source == source) else { return };
+            entry.answer = Some(answer);
+            entry.asking = false;
+        }
+        self.queue.add(key);
+    }
+
+    async fn resolve(&self, key: &Key, source: &GitRepository) -> Answer {
+        let mut variables = BTreeMap::new();
+        let mut key_file = None;
+        if let Some(auth) = &source.auth {
+            let secret = self.secret(&key.namespace, &auth.secret_name).await?;
+            let entry = |name: &str| {
+                let missing = format!("Secret {} has no entry {name:?}", auth.secret_name);
+                secret.get(name).cloned().ok_or(missing)
+            };
+            match auth.type_ {
+                AuthType::Basic => {
+                    variables.insert("GIT_USERNAME", entry("username")?);
+                    variables.insert("GIT_PASSWORD", entry("password")?);
+                }
+                AuthType::Key => {
+                    let file = KeyFile::write(&self.scratch, key, &entry("key")?).map_err(|error| {
+                        format!("cannot write the key to {}: {error}", self.scratch.display())
+                    })?;
+                    key_file = Some(file);
+                }
+            }
+        }
+        remote_commit(source, &variables, key_file.as_ref().map(|file| file.0.as_path())).await
+    }
+
+    async fn secret(&self, namespace: &str, name: &str) -> Result<HashMap<String, String>, String> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let secret =
+            secrets.get(name).await.map_err(|error| format!("cannot read Secret {name}: {error}"))?;
+        let entries = secret.data.into_iter().flatten();
+        Ok(entries.filter_map(|(key, value)| Some((key, String::from_utf8(value.0).ok()?))).collect())
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn new(source: &GitRepository) -> Self {
+        Self { source: source.clone(), answer: None, asked: Timestamp::MIN, asking: false }
+    }
+}
+
+async fn remote_commit(
+    source: &GitRepository,
+    variables: &BTreeMap<&str, String>,
+    key_file: Option<&Path>,
+) -> Answer {
+    let mut command = Command::new("git");
+    command
+        .args(["-c", &format!("credential.helper={ASK_SECRET}"), "ls-remote", "--", &source.url])
+        .args([&source.reference, &format!("{}^{{}}", source.reference)])
+        .envs(variables)
+        .env("GIT_TERMINAL_PROMPT", "0")
+        // file: would read the controller's own disk
+        .env("GIT_ALLOW_PROTOCOL", "http:https:git:ssh")
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    if let Some(file) = key_file {
+        let ssh = format!(
+            "ssh -i '{}' -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new \
+             -o UserKnownHostsFile=/dev/null",
+            file.display()
+        );
+        command.env("GIT_SSH_COMMAND", ssh);
+    }
+    let output = command.output().await.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            "the program git is needed to find the latest commit: install it".to_owned()
+        }
+        _ => format!("cannot run git: {error}"),
+    })?;
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("cannot ask {} for {}: {}", source.url, source.reference, words.trim()));
+    }
+    let refs = String::from_utf8_lossy(&output.stdout);
+    pick(&refs, &source.reference)
+        .ok_or_else(|| format!("{} has no branch, tag or commit {}", source.url, source.reference))
+}
+
+/// A branch before a tag of the same name; of an annotated tag the commit it stands for. A full commit names itself.
+fn pick(refs: &str, reference: &str) -> Option<String> {
+    let full = |prefix: &str, suffix: &str| format!("{prefix}{reference}{suffix}");
+    let wanted = [
+        full("refs/heads/", ""),
+        full("refs/tags/", "^{}"),
+        full("refs/tags/", ""),
+        full("", "^{}"),
+        reference.to_owned(),
+    ];
+    let found = wanted.iter().find_map(|wanted| {
+        refs.lines().filter_map(|line| line.split_once('\t')).find(|(_, name)| name == wanted)
+    });
+    let is_commit = reference.len() == 40 && reference.chars().all(|c| c.is_ascii_hexdigit());
+    found.map(|(commit, _)| commit.to_owned()).or_else(|| is_commit.then(|| reference.to_ascii_lowercase()))
+}
+
+/// A private key on disk for as long as ssh needs it.
+struct KeyFile(PathBuf);
+
+impl KeyFile {
+    fn write(directory: &Path, key: &Key, text: &str) -> io::Result<Self> {
+        use std::{
+            fs::{self, OpenOptions},
+            io::Write,
+            os::unix::fs::OpenOptionsExt,
+        };
+        fs::create_dir_all(directory)?;
+        let path = directory.join(format!("{}.{}.key", key.namespace, key.name));
+        // what a killed process left must not lend its permissions
+        let _ = fs::remove_file(&path);
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let key_file = Self(path);
+        file.write_all(text.trim_end().as_bytes())?;
+        // ssh refuses a key without a line end
+        file.write_all(b"\n")?;
+        Ok(key_file)
+    }
+}
+
+impl Drop for KeyFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reference_is_a_branch_or_a_tag_or_a_commit() {
+        let refs = "1111\trefs/heads/main\n2222\trefs/tags/main\n3333\trefs/tags/v1\n4444\trefs/tags/v1^{}\n\
+                    5555\trefs/heads/feature/main\n6666\tHEAD\n";
+        let commit = "0123456789abcdef0123456789abcdef01234567";
+        for (reference, expected) in [
+            ("main", Some("1111")),
+            ("v1", Some("4444")),
+            ("HEAD", Some("6666")),
+            ("refs/heads/main", Some("1111")),
+            (commit, Some(commit)),
+            ("feature", None),
+            ("0123456", None),
+        ] {
+            assert_eq!(pick(refs, reference).as_deref(), expected, "{reference}");
+        }
+    }
+}

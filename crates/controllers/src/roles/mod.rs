@@ -1,0 +1,315 @@
+//! Which node does what only one may do: Leases give out the roles.
+//!
+//! - `ballast-master` decides and writes replica counts and sends out queued calls,
+//! - `ballast-scraper` asks pods for their metrics; another node than the master's if there is one,
+//! - `ballast-node-{name}` tells that a node is there.
+//!
+//! A lease counts as expired when this node has not seen it renewed for its duration, by this node's own clock: clocks
+//! of different nodes are never compared. A master stops writing when its own last renewal is that old, so an old master
+//! that was paused finds its time over before anybody else's begins.
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use engine::{Cache, informer};
+use jiff::Timestamp;
+use k8s_openapi::{
+    api::coordination::v1::{Lease, LeaseSpec},
+    apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
+};
+use kube::{
+    Api, Client, ResourceExt,
+    api::{DeleteParams, PostParams},
+};
+use tokio::sync::{Notify, watch};
+
+use plan::{Action, Seen, plan};
+
+pub const MASTER: &str = "ballast-master";
+pub const SCRAPER: &str = "ballast-scraper";
+const PRESENCE: &str = "ballast-node-";
+/// On every lease of ours.
+const LABEL: (&str, &str) = ("app.kubernetes.io/part-of", "ballast");
+const RELIST: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub namespace: String,
+    /// Unique among the nodes. A process that starts under the name of a dead one takes over its leases at once.
+    pub node: String,
+    pub lease: Duration,
+}
+
+/// What this node is, as others on it see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roles {
+    pub master: bool,
+    pub scraper: bool,
+    /// Who is the master, as far as this node knows.
+    pub master_name: Option<String>,
+    /// Nodes that are there, this one included.
+    pub nodes: usize,
+}
+
+/// How others on this node learn of its roles. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    roles: watch::Receiver<Roles>,
+    master_until: Arc<Mutex<Option<Instant>>>,
+}
+
+impl Handle {
+    pub fn current(&self) -> Roles {
+        self.roles.borrow().clone()
+    }
+
+    pub fn changes(&self) -> watch::Receiver<Roles> {
+        self.roles.clone()
+    }
+
+    /// Whether this node may write now. To be asked right before a write.
+    pub fn is_master(&self) -> bool {
+        lock(&self.master_until).is_some_and(|until| Instant::now() < until)
+    }
+
+    /// For a node that is all there is, and for tests: always master and scraper.
+    pub fn alone(name: &str) -> Self {
+        let roles = Roles { master: true, scraper: true, master_name: Some(name.to_owned()), nodes: 1 };
+        let far = Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600);
+        Handle { roles: watch::channel(roles).1, master_until: Arc::new(Mutex::new(Some(far))) }
+    }
+}
+
+struct Keeper {
+    api: Api<Lease>,
+    options: Options,
+    cache: Arc<Cache<Lease>>,
+    changed: Arc<Notify>,
+    /// When each lease was last seen to change.
+    seen: HashMap<String, (LeaseSpec, Instant)>,
+    master_until: Arc<Mutex<Option<Instant>>>,
+    scraper_until: Option<Instant>,
+    roles: watch::Sender<Roles>,
+}
+
+/// The handle, and what keeps it true until `shutdown`; then roles are given back.
+pub fn keep(
+    client: Client,
+    options: Options,
+    shutdown: impl Future<Output = ()> + Send,
+) -> (Handle, impl Future<Output = ()> + Send) {
+    let (sender, roles) = watch::channel(Roles::default());
+    let handle = Handle { roles, master_until: Arc::default() };
+    let changed = Arc::new(Notify::new());
+    let cache = Arc::new(Cache::<Lease>::default());
+    let told = changed.clone();
+    cache.listen(move |_| told.notify_one());
+    let api = Api::namespaced(client, &options.namespace);
+    let keeper = Keeper {
+        api: api.clone(),
+        options,
+        cache: cache.clone(),
+        changed,
+        seen: HashMap::new(),
+        master_until: handle.master_until.clone(),
+        scraper_until: None,
+        roles: sender,
+    };
+    let run = async move {
+        let informer = informer::run(api, cache, format!("{}={}", LABEL.0, LABEL.1), RELIST);
+        let mut keeper = keeper;
+        tokio::select! {
+            () = informer => {}
+            () = keeper.run() => {}
+            () = shutdown => {}
+        }
+        keeper.give_back().await;
+    };
+    (handle, run)
+}
+
+impl Keeper {
+    async fn run(&mut self) {
+        self.cache.synced().await;
+        // A third, so that two renewals may fail before anybody notices.
+        let mut renew = tokio::time::interval(self.options.lease / 3);
+        renew.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            self.turn().await;
+            let expiry = self.next_expiry();
+            tokio::select! {
+                _ = renew.tick() => {}
+                () = self.changed.notified() => {}
+                () = tokio::time::sleep_until(expiry.into()) => {}
+            }
+        }
+    }
+
+    async fn turn(&mut self) {
+        let now = Instant::now();
+        let leases = self.observe(now);
+        let fresh_enough = self.options.lease / 4;
+        for action in plan(&self.options.node, fresh_enough, now, &leases) {
+            self.carry_out(&action, now).await;
+        }
+        self.tell();
+    }
+
+    /// What the cache holds, each with the moment of its last change as seen from here.
+    fn observe(&mut self, now: Instant) -> HashMap<String, Seen> {
+        let mut leases = HashMap::new();
+        for lease in self.cache.all() {
+            let name = lease.name_any();
+            if name != MASTER && name != SCRAPER && !name.starts_with(PRESENCE) {
+                continue;
+            }
+            let spec = lease.spec.clone().unwrap_or_default();
+            let since = match self.seen.get(&name) {
+                Some((known, since)) if *known == spec => *since,
+                _ => now,
+            };
+            self.seen.insert(name.clone(), (spec.clone(), since));
+            leases.insert(name, Seen::new(&spec, since, lease.resource_version()));
+        }
+        self.seen.retain(|name, _| leases.contains_key(name));
+        leases
+    }
+
+    /// When a lease that another node holds may have run out.
+    fn next_expiry(&self) -> Instant {
+        let others = self.seen.iter().filter(|(name, (spec, _))| {
+            (*name == MASTER || *name == SCRAPER)
+                && spec.holder_identity.as_deref().is_some_and(|holder| holder != self.options.node)
+        });
+        let now = Instant::now();
+        let expiries = others.map(|(_, (spec, since))| *since + plan::duration(spec)).filter(|at| *at > now);
+        expiries.min().unwrap_or(now + self.options.lease) + Duration::from_millis(1)
+    }
+
+    async fn carry_out(&mut self, action: &Action, now: Instant) {
+        let (name, result) = match action {
+            Action::Hold { name, version, transitions } => {
+                let lease = self.lease(name, version.as_deref(), *transitions, Some(&self.options.node));
+                (name, self.write(lease).await)
+            }
+            Action::Release { name, version, transitions } => {
+                // Stops acting before others may begin.
+                self.forget(name);
+                (name, self.write(self.lease(name, Some(version), *transitions, None)).await)
+            }
+            Action::Remove { name } => {
+                (name, self.api.delete(name, &DeleteParams::default()).await.map(drop))
+            }
+        };
+        match (result, action) {
+            (Ok(()), Action::Hold { .. }) => self.hold(name, now + self.options.lease),
+            (Ok(()), _) => {}
+            (Err(error), _) => {
+                let somebody_else = matches!(&error, kube::Error::Api(status) if status.code == 409);
+                if somebody_else {
+                    tracing::debug!(lease = name, "somebody else was faster");
+                } else {
+                    tracing::warn!(lease = name, %error, "could not write the lease");
+                }
+            }
+        }
+    }
+
+    fn lease(&self, name: &str, version: Option<&str>, transitions: i32, holder: Option<&str>) -> Lease {
+        let now = MicroTime(Timestamp::now());
+        let acquired = self.seen.get(name).and_then(|(spec, _)| {
+            let same = spec.holder_identity.as_deref() == holder;
+            spec.acquire_time.clone().filter(|_| same)
+        });
+        Lease {
+            metadata: ObjectMeta {
+                name: Some(name.to_owned()),
+                resource_version: version.map(str::to_owned),
+                labels: Some([(LABEL.0.to_owned(), LABEL.1.to_owned())].into()),
+                ..ObjectMeta::default()
+            },
+            spec: Some(LeaseSpec {
+                holder_identity: Some(holder.unwrap_or_default().to_owned()),
+                lease_duration_seconds: i32::try_from(self.options.lease.as_secs().max(1)).ok(),
+                acquire_time: acquired.or_else(|| Some(now.clone())),
+                renew_time: Some(now),
+                lease_transitions: Some(transitions),
+                ..LeaseSpec::default()
+            }),
+        }
+    }
+
+    async fn write(&self, lease: Lease) -> Result<(), kube::Error> {
+        let params = PostParams::default();
+        match lease.metadata.resource_version.is_some() {
+            true => self.api.replace(&lease.name_any(), &params, &lease).await.map(drop),
+            false => self.api.create(&params, &lease).await.map(drop),
+        }
+    }
+
+    fn hold(&mut self, name: &str, until: Instant) {
+        match name {
+            MASTER => *lock(&self.master_until) = Some(until),
+            SCRAPER => self.scraper_until = Some(until),
+            _ => {}
+        }
+    }
+
+    fn forget(&mut self, name: &str) {
+        match name {
+            MASTER => *lock(&self.master_until) = None,
+            SCRAPER => self.scraper_until = None,
+            _ => {}
+        }
+    }
+
+    fn tell(&self) {
+        let now = Instant::now();
+        let holds = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        let me = &self.options.node;
+        let leases: HashMap<String, Seen> = self
+            .seen
+            .iter()
+            .map(|(name, (spec, since))| (name.clone(), Seen::new(spec, *since, None)))
+            .collect();
+        let master = holds(*lock(&self.master_until));
+        let known = leases.get(MASTER).filter(|seen| !seen.is_free(now)).and_then(|seen| seen.holder.clone());
+        let roles = Roles {
+            master,
+            scraper: holds(self.scraper_until),
+            master_name: if master { Some(me.clone()) } else { known.filter(|holder| holder != me) },
+            nodes: plan::nodes(me, now, &leases),
+        };
+        self.roles.send_if_modified(|known| {
+            let is_new = *known != roles;
+            if is_new {
+                tracing::info!(master = roles.master, scraper = roles.scraper, nodes = roles.nodes, "roles");
+                *known = roles;
+            }
+            is_new
+        });
+    }
+
+    /// So that others need not wait for the leases to run out.
+    async fn give_back(&mut self) {
+        let leases = self.observe(Instant::now());
+        self.forget(MASTER);
+        self.forget(SCRAPER);
+        self.tell();
+        for action in plan::leave(&self.options.node, &leases) {
+            self.carry_out(&action, Instant::now()).await;
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

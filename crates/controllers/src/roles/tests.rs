@@ -1,0 +1,85 @@
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use super::plan::{Action, Seen, leave, plan};
+
+const LEASE: Duration = Duration::from_secs(15);
+
+/// Leases as `name=holder@age`, the age in seconds since the last renewal that was seen.
+fn leases(now: Instant, text: &str) -> HashMap<String, Seen> {
+    let lease = |part: &str| {
+        let (name, rest) = part.split_once('=').unwrap();
+        let (holder, age) = rest.split_once('@').unwrap();
+        let seen = Seen {
+            holder: Some(holder.to_owned()).filter(|holder| !holder.is_empty()),
+            duration: LEASE,
+            since: now - Duration::from_secs(age.parse().unwrap()),
+            transitions: 1,
+            version: Some("7".into()),
+        };
+        (format!("ballast-{name}"), seen)
+    };
+    text.split_whitespace().map(lease).collect()
+}
+
+fn words(actions: &[Action]) -> String {
+    let mut words: Vec<String> = actions
+        .iter()
+        .map(|action| match action {
+            Action::Hold { name, version: None, .. } => format!("make {name}"),
+            Action::Hold { name, transitions: 1, .. } => format!("renew {name}"),
+            Action::Hold { name, .. } => format!("take {name}"),
+            Action::Release { name, .. } => format!("release {name}"),
+            Action::Remove { name } => format!("remove {name}"),
+        })
+        .collect();
+    words.sort();
+    words.join(", ").replace("ballast-", "")
+}
+
+#[test]
+fn roles_are_taken_and_left() {
+    let now = Instant::now() + Duration::from_secs(3600);
+    let table = [
+        ("the first node does everything", "", "make master, make node-a, make scraper"),
+        ("what is fresh is left alone", "node-a=a@1 master=a@1 scraper=a@1", ""),
+        (
+            "what is not is renewed",
+            "node-a=a@5 master=a@5 scraper=a@5",
+            "renew master, renew node-a, renew scraper",
+        ),
+        (
+            "a second node takes the scraping off the master",
+            "node-a=a@1 node-b=b@1 master=a@1 scraper=a@1",
+            "release scraper",
+        ),
+        ("the master does not take it back", "node-a=a@1 node-b=b@1 master=a@1 scraper=@1", ""),
+        ("but when it is alone", "node-a=a@1 node-b=b@16 master=a@1 scraper=b@16", "take scraper"),
+        ("the other takes what is free", "node-a=a@1 node-b=b@1 master=b@1 scraper=@1", "take scraper"),
+        ("nothing is taken before its time", "node-a=a@1 node-b=b@15 master=b@15 scraper=b@15", ""),
+        (
+            "a dead master is followed, and scraping left to the third",
+            "node-a=a@1 node-b=b@16 node-c=c@1 master=b@16 scraper=c@1",
+            "take master",
+        ),
+        (
+            "the scraper that becomes master leaves scraping",
+            "node-a=a@1 node-b=b@16 node-c=c@1 master=b@16 scraper=a@1",
+            "release scraper, take master",
+        ),
+        (
+            "an own lease of an earlier life is renewed at once",
+            "node-a=a@99 master=a@99 scraper=a@99",
+            "renew master, renew node-a, renew scraper",
+        ),
+        ("leftovers are swept", "node-a=a@1 node-b=b@200 master=a@1 scraper=a@1", "remove node-b"),
+    ];
+    for (what, given, expected) in table {
+        let actions = plan("a", Duration::from_secs(4), now, &leases(now, given));
+        assert_eq!(words(&actions), expected, "{what}");
+    }
+    let mine = leases(now, "node-a=a@1 master=a@1 scraper=b@1");
+    assert_eq!(words(&leave("a", &mine)), "release master, remove node-a");
+}

@@ -1,0 +1,171 @@
+//! One attempt: call the pod, wait for its answer or its callback, write down what came of it.
+
+use std::{sync::Arc, time::Duration};
+
+use api::slimfaas::Attempts;
+use http::{HeaderValue, Request, header};
+use http_body_util::{BodyExt, Limited};
+use store::{Settle, Taken};
+use tokio::time::Instant;
+
+use super::{
+    ELEMENT_ID, LAST_TRY, TRY_NUMBER,
+    callback::Waiting,
+    conclude::{Work, conclude},
+    judge::{Answer, Outcome, is_last},
+    places::PodPlace,
+    record::Head,
+};
+use crate::{
+    body::Outgoing,
+    call::deadline,
+    forward,
+    gateway::Gateway,
+    upstream::{SendError, Upstream},
+};
+
+/// Between two tries to reach the store.
+const PAUSE: Duration = Duration::from_millis(500);
+/// What is kept of an answer.
+const ANSWER: usize = 1 << 20;
+
+/// `leased` is when the call was taken, or a little before.
+pub(crate) async fn attempt(
+    gateway: Gateway,
+    upstream: Arc<Upstream>,
+    taken: Taken,
+    place: PodPlace,
+    leased: Instant,
+) {
+    let _awake = gateway.activity().begin(&upstream.name);
+    let settings = upstream.state().function.settings.clone();
+    let rules = &settings.asynchronous;
+    let work = Work {
+        function: upstream.name.clone(),
+        id: taken.id.clone(),
+        attempt: taken.attempt,
+        ticket: taken.ticket,
+    };
+    let waiting = gateway.callbacks().wait(&work.function, &work.id);
+    let ended = gateway.ended();
+    let outcome = tokio::select! {
+        outcome = call(&gateway, &place, rules, taken, &waiting) => outcome,
+        () = keep(&gateway, &work, leased) => {
+            tracing::debug!(function = %work.function, id = work.id, "an asynchronous call is in other hands");
+            return;
+        }
+        () = ended.cancelled() => {
+            // another node may have it at once
+            let Work { function, id, ticket, .. } = &work;
+            let _ = gateway.store().settle(function, id, *ticket, Settle::Retry(Duration::ZERO)).await;
+            return;
+        }
+    };
+    drop(waiting);
+    // none: a callback said how it ended
+    if let Some(outcome) = outcome {
+        write_down(&gateway, &work, rules, &outcome).await;
+    }
+    drop(place);
+}
+
+/// Ends when the call is no longer ours.
+async fn keep(gateway: &Gateway, work: &Work, leased: Instant) {
+    let lease = gateway.options().async_lease;
+    let mut until = leased + lease;
+    let mut pause = lease / 3;
+    loop {
+        let next = Instant::now() + pause;
+        if next >= until {
+            tokio::time::sleep_until(until).await;
+            return;
+        }
+        tokio::time::sleep_until(next).await;
+        let asked = Instant::now();
+        let extending = gateway.store().settle(&work.function, &work.id, work.ticket, Settle::Extend(lease));
+        match tokio::time::timeout_at(until, extending).await {
+            Ok(Ok(())) => {
+                until = asked + lease;
+                pause = lease / 3;
+            }
+            Ok(Err(store::Error::Conflict { .. })) | Err(_) => return,
+            Ok(Err(_)) => pause = PAUSE,
+        }
+    }
+}
+
+/// Tries until the store takes it, or the call is no longer ours: then it is made again.
+async fn write_down(gateway: &Gateway, work: &Work, rules: &Attempts, outcome: &Outcome) {
+    let until = Instant::now() + gateway.options().async_lease;
+    loop {
+        match conclude(gateway, work, rules, outcome).await {
+            Ok(_) | Err(store::Error::Conflict { .. }) => return,
+            Err(error) => {
+                let Work { function, id, .. } = work;
+                tracing::warn!(%function, id, %error, "how an asynchronous call ended cannot be written down");
+                if Instant::now() >= until {
+                    return;
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn call(
+    gateway: &Gateway,
+    place: &PodPlace,
+    rules: &Attempts,
+    taken: Taken,
+    waiting: &Waiting,
+) -> Option<Outcome> {
+    let until = deadline(Instant::now(), rules.timeout);
+    let Some(request) = request(place, rules, taken) else {
+        return Some(Outcome::NotSent("the stored call cannot be read".to_owned()));
+    };
+    let answer = match tokio::time::timeout_at(until, send(gateway, place, request)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(outcome)) => return Some(outcome),
+        Err(_) => return Some(Outcome::TimedOut),
+    };
+    if answer.status != 202 {
+        return Some(Outcome::Answered(answer));
+    }
+    match tokio::time::timeout_at(until, waiting.settled()).await {
+        Ok(()) => None,
+        Err(_) => Some(Outcome::TimedOut),
+    }
+}
+
+fn request(place: &PodPlace, rules: &Attempts, taken: Taken) -> Option<Request<Outgoing>> {
+    let (method, uri, headers) = serde_json::from_slice::<Head>(&taken.head).ok()?.into_request()?;
+    let mut request = Request::new(Outgoing::Whole(taken.body));
+    *request.method_mut() = method;
+    *request.uri_mut() = uri;
+    *request.headers_mut() = headers;
+    let headers = request.headers_mut();
+    headers.insert(header::HOST, place.pod.host.clone());
+    headers.insert(ELEMENT_ID, HeaderValue::try_from(taken.id).ok()?);
+    headers.insert(TRY_NUMBER, taken.attempt.into());
+    let is_last = if is_last(rules, taken.attempt) { "true" } else { "false" };
+    headers.insert(LAST_TRY, HeaderValue::from_static(is_last));
+    Some(request)
+}
+
+async fn send(gateway: &Gateway, place: &PodPlace, request: Request<Outgoing>) -> Result<Answer, Outcome> {
+    let counted = place.pod.take();
+    let exchange =
+        place.pod.send(request, gateway.options().connect_timeout).await.map_err(|error| match error {
+            SendError::Refused { error, .. } => Outcome::NotSent(error.to_string()),
+            SendError::Broken { error, .. } => Outcome::Broken(error.to_string()),
+        })?;
+    let response = exchange.into_response(counted, gateway.options().body_idle_timeout);
+    let (mut head, body) = response.into_parts();
+    forward::remove_hop_by_hop(&mut head.headers);
+    let body = match Limited::new(body, ANSWER).collect().await {
+        Ok(body) => Some(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => None,
+        Err(error) => return Err(Outcome::Broken(error.to_string())),
+    };
+    Ok(Answer { status: head.status.as_u16(), headers: head.headers, body })
+}

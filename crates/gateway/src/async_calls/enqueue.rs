@@ -1,0 +1,54 @@
+//! Taking a call in.
+
+use http::{HeaderValue, Response, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use store::NewItem;
+
+use super::{
+    ELEMENT_ID,
+    record::{self, Head},
+    refused_by_store,
+};
+use crate::{
+    body::Body,
+    call::Call,
+    forward,
+    gateway::Gateway,
+    reply::{self, Refusal},
+};
+
+/// Answers 202 once the call is durable: from then on it is made, whatever happens to this process.
+pub(crate) async fn enqueue(gateway: &Gateway, call: Call) -> Response<Body> {
+    let Call { upstream, uri, peer, request_id, request } = call;
+    let (mut head, body) = request.into_parts();
+    let limit = gateway.options().async_body_limit;
+    let reading =
+        tokio::time::timeout(gateway.options().body_idle_timeout, Limited::new(body, limit).collect());
+    let body = match reading.await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return Refusal::BodyTooLarge
+                .reply(format_args!("an asynchronous call may have a body of {limit} bytes"));
+        }
+        Ok(Err(error)) => {
+            return Refusal::BadRequest.reply(format_args!("the call did not come whole: {error}"));
+        }
+        Err(_) => return Refusal::SlowClient.reply("the call took too long to come"),
+    };
+    head.headers.remove(header::UPGRADE);
+    forward::prepare(&mut head, &peer, request_id, uri);
+    // Known anew, now that it is here as a whole.
+    head.headers.remove(header::CONTENT_LENGTH);
+    head.headers.remove(header::TRAILER);
+    let id = uuid::Uuid::new_v4().simple().to_string();
+    let item = NewItem { id: id.clone(), head: record::json(&Head::of(&head)), body };
+    if let Err(error) = gateway.store().enqueue(&upstream.name, item).await {
+        return refused_by_store(&error);
+    }
+    gateway.activity().touch(&upstream.name);
+    let mut response = reply::empty(StatusCode::ACCEPTED);
+    if let Ok(id) = HeaderValue::try_from(id) {
+        response.headers_mut().insert(ELEMENT_ID, id);
+    }
+    response
+}

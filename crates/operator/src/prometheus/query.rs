@@ -1,0 +1,163 @@
+//! Evaluating, laying out and taking apart queries.
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use metrics::Millis;
+use promql::{Engine, Labels, MetricNames, Options, Plan, Point, Steps, Value, parse};
+use serde_json::json;
+
+use super::answer::{Answer, ApiError, Result};
+use crate::form::Form;
+use crate::operator::Shared;
+
+/// As many points per series as Prometheus gives out.
+const MAX_POINTS: i64 = 11_000;
+
+pub(super) async fn instant(shared: &Shared, form: &Form) -> Result<Answer> {
+    let limit = form.limit().map_err(|e| ApiError::parameter("limit", e))?;
+    let time = form.time("time").map_err(|e| ApiError::parameter("time", e))?;
+    let timeout = form.duration("timeout").map_err(|e| ApiError::parameter("timeout", e))?;
+    let engine = engine(form)?;
+    let plan = planned(shared, form)?;
+    let time = time.unwrap_or_else(|| shared.clock.now());
+    let run = move |turn: crate::run::Turn<'_>| engine.query_instant(&plan, turn.store, time, turn.limits);
+    let result = shared.runner.run(timeout, run).await?;
+    let (data, is_truncated) = written(result.value, limit);
+    Ok(Answer::written(data).remark(&result.annotations).truncated(is_truncated))
+}
+
+pub(super) async fn range(shared: &Shared, form: &Form) -> Result<Answer> {
+    let limit = form.limit().map_err(|e| ApiError::parameter("limit", e))?;
+    let time = |name| crate::form::time(form.get(name)).map_err(|e| ApiError::parameter(name, e));
+    let (start, end) = (time("start")?, time("end")?);
+    if end < start {
+        return Err(ApiError::parameter("end", "end timestamp must not be before start time"));
+    }
+    let step = crate::form::duration(form.get("step")).map_err(|e| ApiError::parameter("step", e))?;
+    if step <= 0 {
+        let message =
+            "zero or negative query resolution step widths are not accepted. Try a positive integer";
+        return Err(ApiError::parameter("step", message));
+    }
+    if (end - start) / step > MAX_POINTS {
+        return Err(ApiError::bad_data(
+            "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution (?step=XX)",
+        ));
+    }
+    let timeout = form.duration("timeout").map_err(|e| ApiError::parameter("timeout", e))?;
+    let engine = engine(form)?;
+    let plan = planned(shared, form)?;
+    let steps = Steps { start, end, step };
+    let run = move |turn: crate::run::Turn<'_>| {
+        // The last of 11,000 intervals ends in one step more.
+        let limits = promql::Limits { steps: MAX_POINTS as u64 + 1, ..turn.limits };
+        engine.query_range(&plan, turn.store, steps, limits)
+    };
+    let result = shared.runner.run(timeout, run).await?;
+    let (data, is_truncated) = written(result.value, limit);
+    Ok(Answer::written(data).remark(&result.annotations).truncated(is_truncated))
+}
+
+/// Targets' exemplars are not kept.
+pub(super) fn exemplars(form: &Form) -> Result<Answer> {
+    let start = form.time("start").map_err(|e| ApiError::parameter("start", e))?.unwrap_or(Millis::MIN);
+    let end = form.time("end").map_err(|e| ApiError::parameter("end", e))?.unwrap_or(Millis::MAX);
+    if end < start {
+        return Err(ApiError::bad_data("end timestamp must not be before start timestamp"));
+    }
+    parse(form.get("query")).map_err(ApiError::bad_data)?;
+    Ok(Answer::empty_list())
+}
+
+pub(super) fn format(form: &Form) -> Result<Answer> {
+    Ok(Answer::new(json!(promql::pretty(form.get("query"))?)))
+}
+
+pub(super) fn parse_tree(form: &Form) -> Result<Answer> {
+    Ok(Answer::new(promql::syntax_tree(form.get("query"))?))
+}
+
+fn engine(form: &Form) -> Result<Engine> {
+    let lookback = form
+        .duration("lookback_delta")
+        .map_err(|e| ApiError::bad_data(format!("error parsing lookback delta duration: {e}")))?;
+    let options = Options::default();
+    let lookback = lookback.filter(|lookback| *lookback > 0).unwrap_or(options.lookback);
+    Ok(Engine::new(Options { lookback, ..options }))
+}
+
+/// What a query names is scraped from now on, so that a dashboard shows something the next time. What it only describes
+/// (`{job="x"}`) is not: one such panel would fill the store with everything there is.
+fn planned(shared: &Shared, form: &Form) -> Result<Arc<Plan>> {
+    let plan = parse(form.get("query"))?;
+    let names = MetricNames { exact: plan.metric_names().exact, ..MetricNames::default() };
+    shared.database.ask(&names, shared.clock.now());
+    Ok(plan)
+}
+
+/// `{"resultType": …, "result": …}`, and whether results were left out.
+fn written(value: Value, limit: Option<usize>) -> (String, bool) {
+    let cut = |len: usize| limit.filter(|limit| len > *limit);
+    let mut out = String::new();
+    let mut is_truncated = false;
+    match value {
+        Value::Scalar(point) => {
+            out += r#"{"resultType":"scalar","result":"#;
+            write_point(&mut out, point);
+        }
+        Value::String(text) => {
+            // A string's time is that of the query, which nobody reads.
+            let _ = write!(out, r#"{{"resultType":"string","result":[0,{}]"#, json!(text));
+        }
+        Value::Vector(mut samples) => {
+            if let Some(limit) = cut(samples.len()) {
+                (is_truncated, _) = (true, samples.truncate(limit));
+            }
+            out += r#"{"resultType":"vector","result":["#;
+            for (at, sample) in samples.iter().enumerate() {
+                begin(&mut out, at, &sample.labels);
+                out += r#","value":"#;
+                write_point(&mut out, sample.point);
+                out.push('}');
+            }
+            out.push(']');
+        }
+        Value::Matrix(mut series) => {
+            if let Some(limit) = cut(series.len()) {
+                (is_truncated, _) = (true, series.truncate(limit));
+            }
+            out += r#"{"resultType":"matrix","result":["#;
+            for (at, one) in series.iter().enumerate() {
+                begin(&mut out, at, &one.labels);
+                out += r#","values":["#;
+                for (at, point) in one.points.iter().enumerate() {
+                    out += if at == 0 { "" } else { "," };
+                    write_point(&mut out, *point);
+                }
+                out += "]}";
+            }
+            out.push(']');
+        }
+    }
+    out.push('}');
+    (out, is_truncated)
+}
+
+fn begin(out: &mut String, at: usize, labels: &Labels) {
+    out.push_str(if at == 0 { "{\"metric\":{" } else { ",{\"metric\":{" });
+    for (at, (name, value)) in labels.iter().enumerate() {
+        let _ = write!(out, "{}{}:{}", if at == 0 { "" } else { "," }, json!(name), json!(value));
+    }
+    out.push('}');
+}
+
+/// `[seconds, "value"]`: as text, since JSON has no NaN and no infinities.
+fn write_point(out: &mut String, point: Point) {
+    let (sign, millis) = (if point.time < 0 { "-" } else { "" }, point.time.unsigned_abs());
+    let _ = write!(out, "[{sign}{}", millis / 1000);
+    if millis % 1000 != 0 {
+        let _ = write!(out, ".{:03}", millis % 1000);
+    }
+    let _ = write!(out, ",\"{}\"]", promql::format_value(point.value));
+}

@@ -1,0 +1,137 @@
+//! NATS servers with JetStream: one, or a cluster of three.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use anyhow::{Result, bail};
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader},
+    net::TcpStream,
+};
+
+use crate::{
+    process::{Running, free_ports, spawn},
+    tools,
+};
+
+/// Dropping it stops the servers and removes their files.
+pub struct Nats {
+    servers: Vec<Server>,
+    directory: TempDir,
+}
+
+struct Server {
+    name: String,
+    port: u16,
+    route_port: u16,
+    running: Option<Running>,
+}
+
+impl Nats {
+    pub async fn one() -> Result<Self> {
+        let [port] = free_ports()?;
+        Self::start(&[(port, 0)]).await
+    }
+
+    pub async fn three() -> Result<Self> {
+        let [a, b, c, d, e, f] = free_ports()?;
+        Self::start(&[(a, b), (c, d), (e, f)]).await
+    }
+
+    async fn start(ports: &[(u16, u16)]) -> Result<Self> {
+        let servers = ports.iter().enumerate().map(|(index, (port, route_port))| Server {
+            name: format!("nats-{index}"),
+            port: *port,
+            route_port: *route_port,
+            running: None,
+        });
+        let mut nats = Self { servers: servers.collect(), directory: TempDir::with_prefix("ballast-nats-")? };
+        for index in 0..nats.servers.len() {
+            nats.spawn(index)?;
+        }
+        for index in 0..nats.servers.len() {
+            nats.wait_until_listening(index).await?;
+        }
+        Ok(nats)
+    }
+
+    /// `nats://127.0.0.1:4222`, several with commas.
+    pub fn url(&self) -> String {
+        let urls: Vec<String> =
+            self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.port)).collect();
+        urls.join(",")
+    }
+
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// Ends a server as `kill -9` does.
+    pub fn kill(&mut self, index: usize) {
+        self.servers[index].running = None;
+    }
+
+    /// Starts a killed server again, with its files and its port.
+    pub async fn restart(&mut self, index: usize) -> Result<()> {
+        self.spawn(index)?;
+        self.wait_until_listening(index).await
+    }
+
+    fn spawn(&mut self, index: usize) -> Result<()> {
+        let routes: Vec<String> =
+            self.servers.iter().map(|server| format!("nats://127.0.0.1:{}", server.route_port)).collect();
+        let directory = self.directory.path().join(format!("nats-{index}"));
+        let log = self.log(index);
+        let server = &mut self.servers[index];
+        let mut args = vec![
+            "--addr=127.0.0.1".to_owned(),
+            format!("--port={}", server.port),
+            "--jetstream".to_owned(),
+            format!("--store_dir={}", directory.display()),
+            format!("--server_name={}", server.name),
+        ];
+        if routes.len() > 1 {
+            args.push("--cluster_name=ballast".to_owned());
+            args.push(format!("--cluster=nats://127.0.0.1:{}", server.route_port));
+            args.push(format!("--routes={}", routes.join(",")));
+        }
+        server.running = Some(spawn(&tools::nats()?, &args, &log)?);
+        Ok(())
+    }
+
+    async fn wait_until_listening(&mut self, index: usize) -> Result<()> {
+        let log = self.log(index);
+        let listening = tokio::time::timeout(Duration::from_secs(120), self.listening(index)).await;
+        let Ok(listening) = listening else {
+            bail!("NATS does not answer:\n{}", fs::read_to_string(log).unwrap_or_default());
+        };
+        listening
+    }
+
+    async fn listening(&mut self, index: usize) -> Result<()> {
+        loop {
+            let log = self.log(index);
+            let server = &mut self.servers[index];
+            if server.running.as_mut().is_none_or(Running::has_exited) {
+                bail!("{} did not start:\n{}", server.name, fs::read_to_string(log).unwrap_or_default());
+            }
+            // the first line tells that it serves
+            if let Ok(connection) = TcpStream::connect(("127.0.0.1", server.port)).await {
+                let mut greeting = String::new();
+                BufReader::new(connection).read_line(&mut greeting).await?;
+                if greeting.starts_with("INFO") {
+                    return Ok(());
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    fn log(&self, index: usize) -> PathBuf {
+        self.directory.path().join(format!("nats-{index}.log"))
+    }
+}
