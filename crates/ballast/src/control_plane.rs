@@ -22,8 +22,11 @@ use controllers::{
     roles::{self, Handle},
     scraping,
 };
-use functions::{Activity, Catalog, sharing::{self, Sharing}};
 use exposed::Figures;
+use functions::{
+    Activity, Catalog,
+    sharing::{self, Sharing},
+};
 use gateway::{Dispatcher, Gateway};
 use metrics::{
     Database,
@@ -86,7 +89,8 @@ impl ControlPlane {
     pub async fn start(client: kube::Client, store: store::Shared, options: Options) -> Result<Self> {
         let (stop, stop_serving) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
-        let (catalog, activity, decisions) = (Catalog::default(), Activity::default(), demand::Decisions::default());
+        let (catalog, activity, decisions) =
+            (Catalog::default(), Activity::default(), demand::Decisions::default());
 
         let sharing = Sharing {
             activity: activity.clone(),
@@ -115,7 +119,8 @@ impl ControlPlane {
             loopback: options.loopback_pods,
             ..scrape::Options::default()
         };
-        let (scraper, scraping_handle) = Scraper::new(database.clone(), scrape_options, Arc::new(SystemClock));
+        let (scraper, scraping_handle) =
+            Scraper::new(database.clone(), scrape_options, Arc::new(SystemClock));
         tasks.spawn(scraper.run(stop.clone().cancelled_owned()));
 
         let operator_options =
@@ -184,10 +189,9 @@ impl ControlPlane {
             stop.clone().cancelled_owned(),
         ));
 
-        let (gateway_addr, gateway_task) = listen(options.gateway, "gateway", async |addr| {
-            gateway.listen(addr, stop_serving.clone()).await
-        })
-        .await?;
+        let (gateway_addr, gateway_task) =
+            listen(options.gateway, "gateway", async |addr| gateway.listen(addr, stop_serving.clone()).await)
+                .await?;
         let (operator_addr, operator_task) = listen(options.operator, "operator", async |addr| {
             let listener = TcpListener::bind(addr).await?;
             let addr = listener.local_addr()?;
@@ -230,9 +234,9 @@ async fn listen(
 ) -> Result<(SocketAddr, JoinHandle<()>)> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     match listen {
-        Listen::At(addr) => {
-            at(addr).await.with_context(|| format!("failed to serve the {what} on {addr}: choose another --{what}-addr"))
-        }
+        Listen::At(addr) => at(addr)
+            .await
+            .with_context(|| format!("failed to serve the {what} on {addr}: choose another --{what}-addr")),
         Listen::Usually(port) => match at(local(port)).await {
             Ok(listening) => Ok(listening),
             Err(_) => at(local(0)).await.with_context(|| format!("failed to serve the {what}")),

@@ -59,7 +59,8 @@ pub fn hooks(
     view: &watch::Receiver<Arc<catalog::View>>,
 ) -> Hooks {
     let (for_metrics, decisions, view) = (figures.clone(), figures.decisions.clone(), view.clone());
-    let mounts = operator.map(|operator| ["/debug/", "/api/v1/"].map(|prefix| mount(prefix, operator)).to_vec());
+    let mounts =
+        operator.map(|operator| ["/debug/", "/api/v1/"].map(|prefix| mount(prefix, operator)).to_vec());
     Hooks {
         mounts: mounts.unwrap_or_default(),
         metrics: Some(Arc::new(move |out: &mut String| {

@@ -17,7 +17,8 @@ pub async fn a_result_can_be_read(world: &mut World) -> Result<()> {
 }
 
 pub async fn a_call_that_fails_is_tried_again_and_given_up(world: &mut World) -> Result<()> {
-    let configuration = r#"{"DefaultAsync":{"HttpTimeout":60,"TimeoutRetries":[1,1],"HttpStatusRetries":[503]}}"#;
+    let configuration =
+        r#"{"DefaultAsync":{"HttpTimeout":60,"TimeoutRetries":[1,1],"HttpStatusRetries":[503]}}"#;
     world.function("fib", &[("Configuration", configuration)]).await?;
     let id = world.later(world.any_gateway(), "fib/status/503").await?;
     world.result("fib", &id).await?;
