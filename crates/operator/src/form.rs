@@ -183,7 +183,8 @@ mod tests {
             "x" for Err("cannot parse \"x\" to a valid duration")
             "1e30" for Err("cannot parse \"1e30\" to a valid duration. It overflows int64")
             "NaN" for Err("cannot parse \"NaN\" to a valid duration. It overflows int64")
-        "#]].assert_eq(&out);
+        "#]]
+        .assert_eq(&out);
     }
 
     #[test]

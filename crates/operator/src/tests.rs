@@ -98,7 +98,7 @@ async fn queries_are_evaluated_in_the_words_of_the_guide() {
         {"query": "queue queue"}
           400 application/json {"error":"Unexpected trailing characters in query"}
         {"query": "sum("}
-          400 application/json {"error":"Unexpected trailing characters in query"}
+          400 application/json {"error":"cannot parse the query: unclosed left parenthesis"}
         {"query": "some_new_metric"}
           400 application/json {"error":"PromQL result is NaN or Infinity (probably no data or division by zero)."}
         {"query": "queue / 0"}
@@ -106,7 +106,7 @@ async fn queries_are_evaluated_in_the_words_of_the_guide() {
         {"query": "0 / 0"}
           400 application/json {"error":"PromQL result is NaN or Infinity (probably no data or division by zero)."}
         {"query": "queue[1m]"}
-          500 application/problem+json {"detail":"queue[1m] does not give a number: an autoscaling query must end as a scalar or an instant vector","status":500,"title":"Evaluation error","type":"about:blank"}
+          400 application/json {"error":"queue[1m] gives no number: end it as a scalar or an instant vector"}
         {"query": "queue + on () group_left () {__name__=~\"queue|calls_total\"}"}
           500 application/problem+json {"detail":"found duplicate series for the match group {} on the right hand-side of the operation: [{__name__=\"calls_total\", function=\"fibonacci\"}, {__name__=\"queue\", function=\"fibonacci\"}];many-to-many matching not allowed: matching labels must be unique on one side","status":500,"title":"Evaluation error","type":"about:blank"}
         405 application/json {"error":"use POST"}
