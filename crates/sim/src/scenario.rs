@@ -325,6 +325,7 @@ mod tests {
             error("duration: 1h\nload: [{shape: constant, value: .nan}]", HPA),
             error("duration: 1h\nload: [{shape: wave, low: 1, high: 2, period: 0}]", HPA),
             error("duration: 1h\nload: [{shape: trace, csv: \"a,b\\n1,x\"}]", HPA),
+            error("duration: 1h\nload: [{shape: trace, file: load.csv}]", HPA),
             with("tick: 0"),
             error("duration: 5000h\nload: [{shape: constant, value: 1}]", HPA),
             error("duration: 1e300\nstep: 1e299\ntick: 1e299\nload: [{shape: constant, value: 1}]", HPA),
@@ -350,6 +351,10 @@ mod tests {
             ),
             error(
                 fine,
+                "{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {SlimFaas/Scale: '{\"Triggers\": [{\"Query\": \"sum(x)\", \"Threshold\": 1}]}'}}}",
+            ),
+            error(
+                fine,
                 "{apiVersion: numaflow.numaproj.io/v1alpha1, kind: Vertex, spec: {scale: {min: 4, max: 2}, sink: {}}}",
             ),
             error(
@@ -364,6 +369,7 @@ mod tests {
             the scenario cannot be read: line 3 column 33: non-finite float `.nan` rejected by the configured policy
             load[0].period: expected more than 0 seconds
             load[0].csv: line 2: expected "time,value", found "1,x"
+            load[0].file: there is no folder to look for "load.csv" in
             tick: expected no less than step
             step: expected a longer step: the duration would take more than 10 million of them
             duration: expected 30 years or less
@@ -375,6 +381,7 @@ mod tests {
             policies[0].manifest.spec.metrics[0].external.metric.name: nothing is known of "depth"; say under metrics.signals whether it stands for load, served or backlog
             policies[0].manifest.annotations[SlimFaas/ReplicasMin]: expected a number, found "many"
             policies[0].manifest.annotations[SlimFaas/Scale].ReplicaMax: invalid type: string "x", expected i32
+            policies[0].manifest.annotations[SlimFaas/Scale].Triggers[0].Query: nothing is known of "x"; say under metrics.series what it follows
             policies[0].manifest.spec.scale.max: expected a number from 4 to 2147483647, found 2
             policies[0].manifest.spec: expected mode, ratioBasedScalingSpec or weightBasedScalingIntervals"#]].assert_eq(&errors.join("\n"));
     }
