@@ -28,7 +28,7 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 unit: ## only what needs no Kubernetes: the crates themselves
-	cargo test --locked --workspace --exclude cluster --exclude conformance --exclude e2e --exclude faults
+	cargo test --locked --workspace --exclude ballast --exclude cluster --exclude conformance --exclude e2e --exclude faults
 
 conformance: tools ## the same requests to the embedded API and to a real kube-apiserver
 	cargo test --locked --package conformance -- --nocapture
@@ -38,6 +38,7 @@ conformance-promql: tools ## Prometheus's own test files, and random queries aga
 
 e2e: tools ## end to end, on the embedded API and on a real one
 	cargo test --locked --package e2e
+	cargo test --locked --package ballast --test functions
 
 faults: tools ## controllers under crashes, stale reads, lost events and errors
 	cargo test --locked --package faults

@@ -100,3 +100,15 @@ fn every_scenario_runs() {
         assert!(timeline.contains("replica-hours"), "{}", path.display());
     }
 }
+
+#[test]
+fn crds_are_manifests() {
+    let text = answer(&["crds"], "");
+    let names: Vec<String> = text
+        .split("---\n")
+        .map(|document| serde_saphyr::from_str::<serde_json::Value>(document).unwrap())
+        .inspect(|crd| assert_eq!(crd["kind"], "CustomResourceDefinition"))
+        .map(|crd| crd["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect();
+    assert!(names.contains(&"functions.serverless.kyma-project.io".to_owned()), "{names:?}");
+}

@@ -31,8 +31,11 @@ pub struct Engine {
     made: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
     by_kind: HashMap<Kind, Arc<dyn Reflects>>,
     informers: Vec<BoxFuture<'static, ()>>,
-    controllers: Vec<(Arc<dyn Reconcile>, Arc<Queue<Key>>)>,
+    controllers: Vec<Queued>,
 }
+
+/// A controller and the keys that wait for it.
+type Queued = (Arc<dyn Reconcile>, Arc<Queue<Key>>);
 
 impl Engine {
     /// `manager` is the name under which the API notes which fields are ours; `relist_every` bounds for how long a

@@ -108,11 +108,13 @@ fn requests(group: &str, version: &str, doc: &KindDoc<'_>, name: &str, paths: &m
             let query = |name: &str| json!({ "name": name, "in": "query", "schema": { "type": "string", "uniqueItems": true } });
             operation["parameters"] =
                 json!([query("dryRun"), query("fieldManager"), query("fieldValidation")]);
+            // Custom kinds have no merge keys; a client that reads otherwise sends patches that are refused.
+            let strategic = doc.schema.is_none().then_some("strategic-merge-patch+json");
             let patch =
-                ["apply-patch+yaml", "json-patch+json", "merge-patch+json", "strategic-merge-patch+json"];
+                ["apply-patch+yaml", "json-patch+json", "merge-patch+json"].into_iter().chain(strategic);
             operation["requestBody"] = match action {
                 "patch" => {
-                    let content = patch.iter().map(|kind| (format!("application/{kind}"), json!({})));
+                    let content = patch.map(|kind| (format!("application/{kind}"), json!({})));
                     json!({ "content": Map::from_iter(content), "required": true })
                 }
                 _ => json!({ "content": body, "required": true }),
@@ -203,7 +205,12 @@ mod tests {
         let fields: Vec<&String> = widget["properties"].as_object().unwrap().keys().collect();
         assert_eq!(fields, ["apiVersion", "kind", "metadata", "spec"]);
         assert_eq!(widget["x-kubernetes-group-version-kind"][0]["kind"], "Widget");
-        assert!(document["paths"]["/apis/example.com/v1/widgets/{name}"]["patch"].is_object());
+        let patch = &document["paths"]["/apis/example.com/v1/widgets/{name}"]["patch"];
+        let formats: Vec<&String> = patch["requestBody"]["content"].as_object().unwrap().keys().collect();
+        assert_eq!(
+            formats,
+            ["application/apply-patch+yaml", "application/json-patch+json", "application/merge-patch+json"]
+        );
         assert!(document["components"]["schemas"].get(OBJECT_META).is_some());
     }
 }

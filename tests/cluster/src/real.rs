@@ -43,6 +43,8 @@ pub struct ControlPlane {
     pub port: u16,
 }
 
+/// Not a limit of speed: after this long nothing is going to happen any more.
+const STUCK: Duration = Duration::from_secs(300);
 const FRONT_PROXY: &str = "front-proxy";
 
 pub const TOKEN: &str = "ballast-test-token";
@@ -155,7 +157,7 @@ impl ControlPlane {
         let path = self.directory.path();
         let [port] = free_ports()?;
         let kubeconfig = self.kubeconfig().display().to_string();
-        let running = spawn(
+        let mut running = spawn(
             &tools::metrics_server()?,
             &[
                 format!("--kubeconfig={kubeconfig}"),
@@ -167,7 +169,9 @@ impl ControlPlane {
                 "--kubelet-insecure-tls".to_owned(),
                 "--kubelet-use-node-status-port".to_owned(),
                 "--kubelet-preferred-address-types=InternalIP".to_owned(),
-                "--metric-resolution=10s".to_owned(),
+                // the one has to be above the other
+                "--metric-resolution=15s".to_owned(),
+                "--kubelet-request-timeout=10s".to_owned(),
             ],
             &path.join("metrics-server.log"),
         )?;
@@ -190,9 +194,19 @@ impl ControlPlane {
             },
         });
         let kind = resource("apiregistration.k8s.io", "v1", "APIService", "apiservices");
-        let api_services: Api<DynamicObject> = Api::all_with(client, &kind);
+        let api_services: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
         api_services.create(&PostParams::default(), &serde_json::from_value(api_service)?).await?;
-        Ok(running)
+        let begun = std::time::Instant::now();
+        loop {
+            let nodes = http::Request::get("/apis/metrics.k8s.io/v1beta1/nodes").body(Vec::new())?;
+            match client.request_text(nodes).await {
+                Ok(_) => return Ok(running),
+                Err(error) if running.has_exited() || begun.elapsed() > STUCK => {
+                    bail!("metrics-server does not answer ({error}):\n{}", self.log_tails());
+                }
+                Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+            }
+        }
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {

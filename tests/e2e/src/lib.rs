@@ -1,6 +1,6 @@
 //! End-to-end suites, each run on the embedded API and on a real one: the words that tests are written in.
 
-use std::{fmt::Debug, future::Future, time::Duration};
+use std::{collections::BTreeMap, fmt::Debug, future::Future, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use cluster::Cluster;
@@ -127,6 +127,49 @@ pub async fn http_get(ip: &str, port: u16, path: &str) -> Result<String> {
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).await?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+/// What a server answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    /// Names in lower case.
+    pub headers: BTreeMap<String, String>,
+    pub body: String,
+}
+
+/// One call with a body, on a connection of its own.
+pub async fn http_call(
+    ip: &str,
+    port: u16,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Result<Answer> {
+    let mut stream =
+        TcpStream::connect((ip, port)).await.with_context(|| format!("failed to connect to {ip}:{port}"))?;
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: {ip}\r\nConnection: close\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    request.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("no answer: {text:?}"))?;
+    let mut lines = head.lines();
+    let status = lines.next().and_then(|line| line.split(' ').nth(1)).and_then(|code| code.parse().ok());
+    let headers = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+        .collect();
+    Ok(Answer {
+        status: status.with_context(|| format!("no status: {head:?}"))?,
+        headers,
+        body: body.to_owned(),
+    })
 }
 
 /// A field by JSON pointer; null when it is not there.

@@ -6,6 +6,7 @@
 //! that of an undisturbed run.
 
 mod watch;
+mod world;
 
 use std::{
     collections::HashMap,
@@ -22,6 +23,8 @@ use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use serde_json::json;
+
+pub use world::{RELIST_PERIOD, Start, World, eventually};
 
 /// What goes wrong, and how often. The default is: nothing.
 #[derive(Clone, Debug, Default)]

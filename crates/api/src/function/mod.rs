@@ -49,19 +49,11 @@ pub const RESERVED_ENV: [&str; 8] = [
         status_replicas_path = ".status.replicas",
         label_selector_path = ".status.podSelector"
     ),
-    printcolumn(
-        name = "Configured",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='ConfigurationReady')].status"
-    ),
-    printcolumn(
-        name = "Running",
-        type_ = "string",
-        json_path = ".status.conditions[?(@.type=='Running')].status"
-    ),
-    printcolumn(name = "Runtime", type_ = "string", json_path = ".spec.runtime"),
-    printcolumn(name = "Version", type_ = "integer", json_path = ".metadata.generation"),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn = r#"{"name": "Configured", "type": "string", "jsonPath": ".status.conditions[?(@.type=='ConfigurationReady')].status"}"#,
+    printcolumn = r#"{"name": "Running", "type": "string", "jsonPath": ".status.conditions[?(@.type=='Running')].status"}"#,
+    printcolumn = r#"{"name": "Runtime", "type": "string", "jsonPath": ".spec.runtime"}"#,
+    printcolumn = r#"{"name": "Version", "type": "integer", "jsonPath": ".metadata.generation"}"#,
+    printcolumn = r#"{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}"#
 )]
 #[serde(rename_all = "camelCase")]
 pub struct Spec {

@@ -53,6 +53,8 @@ const METRICS_EVERY: Duration = Duration::from_secs(1);
 const UNHURRIED: Duration = Duration::from_millis(100);
 /// A write that the watch does not show by then was undone by somebody.
 const OWN_WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// Whether this node is the master.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// For the watch to show what somebody else wrote.
 const OUTDATED_PAUSE: Duration = Duration::from_millis(10);
 /// After a write that failed.
@@ -84,8 +86,10 @@ pub async fn run(parts: Parts, shutdown: impl Future<Output = ()>) {
                 controller.govern().await;
             }
             controller.parts.decisions.replace(BTreeMap::new());
-            if roles.changed().await.is_err() {
-                return;
+            // Nobody tells of a lease that ran out and was renewed before anybody looked.
+            tokio::select! {
+                Ok(()) = roles.changed() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
     };

@@ -40,6 +40,7 @@ fn is_nothing(value: &Value) -> bool {
         Value::Null => true,
         Value::Object(fields) => fields.values().all(is_nothing),
         Value::Array(items) => items.is_empty(),
+        Value::String(text) => text.is_empty(),
         _ => false,
     }
 }
@@ -131,6 +132,7 @@ mod tests {
     fn text_that_looks_like_an_amount_is_text() {
         let env = |value: &str| json!({"env": [{"name": "N", "value": value}]});
         check(env("1"), env("1000m"), Some(env("1000m")));
+        check(json!({"env": [{"name": "N"}]}), env(""), None);
         check(json!({"requests": {"cpu": "1"}}), json!({"requests": {"cpu": "1000m"}}), None);
     }
 

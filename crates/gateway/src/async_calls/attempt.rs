@@ -185,7 +185,7 @@ async fn send(gateway: &Gateway, place: &PodPlace, request: Request<Outgoing>) -
     let exchange =
         place.pod.send(request, gateway.options().connect_timeout).await.map_err(|error| match error {
             SendError::Refused { error, .. } => Outcome::NotSent(error.to_string()),
-            SendError::Broken(error) => Outcome::Broken(error.to_string()),
+            SendError::Broken { error, .. } => Outcome::Broken(error.to_string()),
         })?;
     let response = exchange.into_response(counted, gateway.options().body_idle_timeout);
     let (mut head, body) = response.into_parts();

@@ -58,7 +58,7 @@ async fn an_idle_connection_is_closed_at_the_end() {
     client.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     patient("the answer", async {
-        while !answer.ends_with(b"OK") {
+        while !answer.ends_with(b"\r\n\r\nOK") {
             answer.push(client.read_u8().await.unwrap());
         }
     })

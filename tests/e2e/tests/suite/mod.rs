@@ -4,6 +4,7 @@ mod autoscaling;
 mod custom;
 mod deletion;
 mod deployments;
+mod functions;
 mod kubectl;
 mod pods;
 mod stateful;
@@ -53,4 +54,16 @@ tests! {
     // a real cluster needs metrics-server for it, which is a suite of its own
     kubectl::top_shows_usage on Embedded,
     autoscaling::load_raises_replicas_and_silence_lowers_them on Embedded,
+    functions::handlers_answer_calls,
+    functions::external_scaling_follows_the_count,
+    functions::a_users_autoscaler_scales_the_function,
+    functions::built_in_scaling_comes_and_goes,
+    functions::equal_bounds_are_a_number,
+    functions::zero_pauses_built_in_scaling,
+    functions::two_autoscalers_are_reported,
+    functions::what_is_done_by_hand_is_undone,
+    functions::bad_manifests_are_refused_by_the_api,
+    functions::what_only_the_controller_can_see_is_a_condition,
+    functions::a_git_source_follows_its_branch,
+    functions::built_in_scaling_follows_the_load,
 }

@@ -1,0 +1,134 @@
+//! Applies many Functions to an embedded API and prints what it took:
+//! `cargo run --profile dist -p controllers --example functions_bench -- [FUNCTIONS] [IDLE_SECONDS]`.
+//!
+//! Every write raises the API's version by one, so the controller's writes are what is left of the difference when the
+//! writes of this program are taken away. Deployments are marked ready by this program, as their controller would.
+
+#![allow(clippy::print_stdout, reason = "a program for the terminal")]
+
+use std::time::{Duration, Instant};
+
+use api::function::Function;
+use futures::{StreamExt, TryStreamExt, stream};
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{
+    Api, Client, ResourceExt,
+    api::{ListParams, Patch, PatchParams, PostParams},
+};
+use localkube::ApiServer;
+use serde_json::json;
+
+type Error = Box<dyn std::error::Error + Send + Sync>;
+
+const AT_ONCE: usize = 32;
+const STUCK: Duration = Duration::from_secs(600);
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>());
+    let mut next = |otherwise| arguments.next().transpose().map(|given| given.unwrap_or(otherwise));
+    let (count, idle) = (next(1000)?, next(60)?);
+    let client = ApiServer::open(localkube::Options::default()).await?.client("default");
+    controllers::crds::install(&client).await?;
+    let before = resident_mb();
+    let options = controllers::function::Options::new("/nonexistent");
+    tokio::spawn(controllers::function::run(client.clone(), options, std::future::pending()));
+    let functions: Api<Function> = Api::default_namespaced(client.clone());
+    let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
+
+    let first = version(&client).await?;
+    let begun = Instant::now();
+    stream::iter(0..count)
+        .map(|index| create(&functions, index))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await?;
+    let applied = begun.elapsed();
+    let listed = until(|| async {
+        let all = deployments.list(&ListParams::default()).await?.items;
+        Ok((all.len() == count).then_some(all))
+    })
+    .await?;
+    let deployed = begun.elapsed();
+    stream::iter(listed)
+        .map(|deployment| mark_ready(&deployments, deployment))
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<Vec<()>>()
+        .await?;
+    until(|| async {
+        let all = functions.list(&ListParams::default()).await?.items;
+        Ok((all.iter().filter(|function| is_running(function)).count() == count).then_some(()))
+    })
+    .await?;
+    let running = begun.elapsed();
+    let last = version(&client).await?;
+    let writes = (last - first) as f64 / count as f64 - 2.0;
+    tokio::time::sleep(Duration::from_secs(idle as u64)).await;
+    let idle_writes = version(&client).await? - last;
+
+    println!("| {count} Functions | |");
+    println!("|---|--:|");
+    println!("| all applied after, s | {:.2} |", applied.as_secs_f64());
+    println!("| all Deployments created after, s | {:.2} |", deployed.as_secs_f64());
+    println!("| all running after, s | {:.2} |", running.as_secs_f64());
+    println!("| the controller's writes per Function, from apply to running | {writes:.2} |");
+    println!("| writes in {idle} idle seconds | {idle_writes} |");
+    println!(
+        "| memory of the program before and after, with the API server and all objects, MB | {before} and {} |",
+        resident_mb()
+    );
+    Ok(())
+}
+
+async fn create(functions: &Api<Function>, index: usize) -> Result<(), Error> {
+    let function = serde_json::from_value(json!({
+        "apiVersion": "serverless.kyma-project.io/v1alpha2", "kind": "Function",
+        "metadata": {"name": format!("f{index:05}")},
+        "spec": {"runtime": "nodejs22", "source": {"inline": {"source": format!("exports.main = () => {index}")}}},
+    }))?;
+    functions.create(&PostParams::default(), &function).await?;
+    Ok(())
+}
+
+async fn mark_ready(deployments: &Api<Deployment>, deployment: Deployment) -> Result<(), Error> {
+    let status = json!({"status": {
+        "observedGeneration": deployment.metadata.generation, "replicas": 1, "availableReplicas": 1,
+        "conditions": [
+            {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
+            {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
+        ],
+    }});
+    let params = PatchParams::default();
+    deployments.patch_status(&deployment.name_any(), &params, &Patch::Merge(status)).await?;
+    Ok(())
+}
+
+fn is_running(function: &Function) -> bool {
+    let conditions = function.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Running" && condition.status == "True")
+}
+
+async fn version(client: &Client) -> Result<u64, Error> {
+    let functions: Api<Function> = Api::default_namespaced(client.clone());
+    let list = functions.list(&ListParams::default().limit(1)).await?;
+    Ok(list.metadata.resource_version.unwrap_or_default().parse()?)
+}
+
+async fn until<T, F: Future<Output = Result<Option<T>, Error>>>(
+    mut ask: impl FnMut() -> F,
+) -> Result<T, Error> {
+    let begun = Instant::now();
+    while begun.elapsed() < STUCK {
+        if let Some(answer) = ask().await? {
+            return Ok(answer);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    Err("stuck: the controller does not get on".into())
+}
+
+fn resident_mb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) / 1024
+}
