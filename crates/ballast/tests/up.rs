@@ -95,8 +95,16 @@ async fn the_demo_wakes_from_zero() {
         let answer = get(&format!("{gateway}/function/fibonacci/fib/{n}")).await;
         let fibonacci = if n == 10 { 55 } else { 89 };
         assert!(answer.contains(&format!("\"fibonacci\": {fibonacci}")), "{answer}");
-        let store = get(&format!("{gateway}/debug/store")).await;
-        assert!(store.contains("http_server_requests_seconds_count"), "asked for by its trigger: {store}");
+        // asked for by its trigger
+        let mut store = String::new();
+        for _ in 0..600 {
+            store = get(&format!("{gateway}/debug/store")).await;
+            if store.contains("http_server_requests_seconds_count") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(store.contains("http_server_requests_seconds_count"), "{store}");
         up.signal(if n == 10 { Signal::SIGKILL } else { Signal::SIGTERM });
     }
 }

@@ -162,17 +162,15 @@ impl Controller {
         while self.parts.roles.is_master() {
             activity.mark_unchanged();
             view.mark_unchanged();
-            let began = Instant::now();
-            let next = self.turn(&mut reign);
+            let unhurried = Instant::now() + UNHURRIED;
+            let mut next = self.turn(&mut reign);
             loop {
                 tokio::select! {
-                    () = sleep_until(next.into()) => break,
-                    Ok(()) = activity.changed() => {
-                        if !self.is_urgent(&reign) {
-                            sleep_until((began + UNHURRIED).min(next.into())).await;
-                        }
-                        break;
-                    }
+                    () = sleep_until(next) => break,
+                    Ok(()) = activity.changed() => match self.is_urgent(&reign) {
+                        true => break,
+                        false => next = next.min(unhurried),
+                    },
                     Ok(()) = view.changed() => break,
                     Ok(()) = scraped.changed() => {
                         reign.answers.made = None;
@@ -197,12 +195,12 @@ impl Controller {
     }
 
     /// Decides about all functions and starts to write what changed. Returns when to look again.
-    fn turn(&mut self, reign: &mut Reign) -> std::time::Instant {
+    fn turn(&mut self, reign: &mut Reign) -> Instant {
         let view = self.parts.view.borrow().clone();
         let now = Timestamp::now();
         let instant = Instant::now();
         if !view.complete {
-            return (instant + LONGEST_SLEEP).into_std();
+            return instant + LONGEST_SLEEP;
         }
         let has_triggers = self.read(&view, reign, now, instant);
         let situation = Situation {
@@ -246,7 +244,7 @@ impl Controller {
         reign.memories.retain(|name| view.snapshot.functions.contains_key(name));
         self.told.retain(|name| view.snapshot.functions.contains_key(name));
         self.parts.decisions.replace(all);
-        next.into_std()
+        next
     }
 
     /// Brings the readings up to date. Says whether any function has triggers that count now.
