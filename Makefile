@@ -5,7 +5,7 @@ SHELL := bash
 
 DATA_DIR ?= .ballast
 
-.PHONY: help up build test check fmt lint unit conformance conformance-promql e2e faults tools bench deny
+.PHONY: help up build test check fmt lint unit conformance conformance-promql e2e faults tools bench deny fuzz
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -28,7 +28,7 @@ lint:
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 
 unit: ## only what needs no Kubernetes: the crates themselves
-	cargo test --locked --workspace --exclude cluster --exclude conformance --exclude e2e --exclude faults
+	cargo test --locked --workspace --exclude ballast --exclude cluster --exclude conformance --exclude e2e --exclude faults
 
 conformance: tools ## the same requests to the embedded API and to a real kube-apiserver
 	cargo test --locked --package conformance -- --nocapture
@@ -38,6 +38,7 @@ conformance-promql: tools ## Prometheus's own test files, and random queries aga
 
 e2e: tools ## end to end, on the embedded API and on a real one
 	cargo test --locked --package e2e
+	cargo test --locked --package ballast --test functions
 
 faults: tools ## controllers under crashes, stale reads, lost events and errors
 	cargo test --locked --package faults
@@ -49,6 +50,12 @@ tools: ## build the real Kubernetes, etcd and NATS for the tests (minutes, once)
 
 bench: tools ## side by side with the peers; see bench/README.md
 	bench/run
+
+FUZZ_SECONDS ?= 60
+fuzz: ## what comes from outside, thrown at what reads it (needs cargo-fuzz; FUZZ_SECONDS for each target)
+	for target in text query snapshot patch api; do \
+	  RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096; \
+	done
 
 deny: ## licences, advisories and duplicate dependencies (needs cargo-deny)
 	cargo deny check

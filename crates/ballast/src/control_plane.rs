@@ -7,9 +7,12 @@
 //!            scraping ──▶ demand ──▶ scale writes (the master's)
 //! ```
 
+mod exposed;
+mod mastership;
+
 use std::{
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -19,14 +22,19 @@ use controllers::{
     roles::{self, Handle},
     scraping,
 };
-use functions::{Activity, Catalog};
-use gateway::{Dispatcher, Gateway, Hooks};
+use exposed::Figures;
+use functions::{
+    Activity, Catalog,
+    sharing::{self, Sharing},
+};
+use gateway::{Dispatcher, Gateway};
 use metrics::{
-    Database, Gauge,
+    Database,
     scrape::{self, Scraper, SystemClock},
 };
-use serde_json::{Map, Value, json};
+use operator::Operator;
 use tokio::{
+    net::TcpListener,
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
@@ -81,7 +89,18 @@ impl ControlPlane {
     pub async fn start(client: kube::Client, store: store::Shared, options: Options) -> Result<Self> {
         let (stop, stop_serving) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
-        let (catalog, activity, decisions) = (Catalog::default(), Activity::default(), demand::Decisions::default());
+        let (catalog, activity, decisions) =
+            (Catalog::default(), Activity::default(), demand::Decisions::default());
+
+        let sharing = Sharing {
+            activity: activity.clone(),
+            catalog: catalog.clone(),
+            store: store.clone(),
+            node: options.node.as_str().into(),
+        };
+        // Before anything is decided: a function that was called a minute ago is not idle because we have just started.
+        sharing::recall(&sharing).await;
+        tasks.spawn(sharing::run(sharing, stop.clone()));
 
         let view = catalog::start(&client, &options.namespace, catalog.clone(), &mut tasks);
         let (roles, keeping) = match options.leadership {
@@ -100,10 +119,29 @@ impl ControlPlane {
             loopback: options.loopback_pods,
             ..scrape::Options::default()
         };
-        let (scraper, scraping_handle) = Scraper::new(database.clone(), scrape_options, Arc::new(SystemClock));
+        let (scraper, scraping_handle) =
+            Scraper::new(database.clone(), scrape_options, Arc::new(SystemClock));
         tasks.spawn(scraper.run(stop.clone().cancelled_owned()));
 
-        let hooks = hooks(&decisions, &view);
+        let operator_options =
+            operator::Options { token: options.operator_token.clone(), ..operator::Options::default() };
+        let figures = Figures {
+            decisions: decisions.clone(),
+            scraper: scraping_handle.clone(),
+            gateway: Arc::new(OnceLock::new()),
+            catalog: catalog.clone(),
+        };
+        let of_operator = figures.clone();
+        let exposed = move || [of_operator.of_node(), of_operator.of_gateway()].concat();
+        let operator = Operator::new(
+            database.clone(),
+            Some(scraping_handle.clone()),
+            vec![Arc::new(exposed)],
+            operator_options,
+        );
+
+        let mounted = options.debug_on_gateway.then_some(&operator);
+        let hooks = exposed::hooks(&figures, mounted, &view);
         let gateway = Gateway::new(gateway::Parts {
             catalog: catalog.clone(),
             activity: activity.clone(),
@@ -113,11 +151,13 @@ impl ControlPlane {
         });
 
         let (dispatching, may_dispatch) = watch::channel(false);
-        tasks.spawn(follow_mastership(roles.changes(), dispatching));
+        tasks.spawn(mastership::follow(roles.changes(), dispatching));
         let dispatcher = Dispatcher::new(gateway.clone(), options.node.clone(), may_dispatch.clone());
+        // set once: it was just made
+        let _ = figures.gateway.set((gateway.clone(), dispatcher.gauges()));
         tasks.spawn(dispatcher.run(stop.clone()));
         if let Some(options) = options.functions.clone() {
-            tasks.spawn(function_controller(client.clone(), options, may_dispatch));
+            tasks.spawn(mastership::function_controller(client.clone(), options, may_dispatch));
         }
 
         let (scraped, keep) = scraping::keep(
@@ -129,7 +169,7 @@ impl ControlPlane {
                 store: store.clone(),
                 node: options.node.clone(),
                 interval: options.scrape_interval,
-                own: queue_gauges(catalog, store.clone()),
+                own: exposed::queue_gauges(catalog, store.clone()),
             },
             stop.clone().cancelled_owned(),
         );
@@ -149,15 +189,21 @@ impl ControlPlane {
             stop.clone().cancelled_owned(),
         ));
 
-        let (gateway_addr, gateway_task) = listen(options.gateway, "gateway", |addr| {
-            gateway.listen(addr, stop_serving.clone())
+        let (gateway_addr, gateway_task) =
+            listen(options.gateway, "gateway", async |addr| gateway.listen(addr, stop_serving.clone()).await)
+                .await?;
+        let (operator_addr, operator_task) = listen(options.operator, "operator", async |addr| {
+            let listener = TcpListener::bind(addr).await?;
+            let addr = listener.local_addr()?;
+            let serve = operator::listen(listener, operator.clone(), stop.clone().cancelled_owned());
+            Ok((addr, tokio::spawn(serve)))
         })
         .await?;
         Ok(ControlPlane {
             gateway: gateway_addr,
-            operator: gateway_addr,
+            operator: operator_addr,
             stop_serving,
-            served: vec![gateway_task],
+            served: vec![gateway_task, operator_task],
             stop,
             roles: keeping,
             tasks,
@@ -181,108 +227,19 @@ impl ControlPlane {
     }
 }
 
-async fn follow_mastership(mut roles: watch::Receiver<roles::Roles>, told: watch::Sender<bool>) {
-    loop {
-        let is_master = roles.borrow_and_update().master;
-        told.send_if_modified(|known| std::mem::replace(known, is_master) != is_master);
-        if roles.changed().await.is_err() {
-            // a node that is alone stays what it is
-            return std::future::pending().await;
-        }
-    }
-}
-
-/// Runs while this node is the master: two of them would argue about the same objects.
-async fn function_controller(
-    client: kube::Client,
-    options: function::Options,
-    mut is_master: watch::Receiver<bool>,
-) {
-    loop {
-        if is_master.wait_for(|is_master| *is_master).await.is_err() {
-            return;
-        }
-        let mut lost = is_master.clone();
-        let until_lost = async move {
-            let _ = lost.wait_for(|is_master| !*is_master).await;
-        };
-        function::run(client.clone(), options.clone(), until_lost).await;
-    }
-}
-
-async fn listen<F>(
+async fn listen(
     listen: Listen,
     what: &str,
-    mut at: impl FnMut(SocketAddr) -> F,
-) -> Result<(SocketAddr, JoinHandle<()>)>
-where
-    F: Future<Output = std::io::Result<(SocketAddr, JoinHandle<()>)>>,
-{
+    at: impl AsyncFn(SocketAddr) -> std::io::Result<(SocketAddr, JoinHandle<()>)>,
+) -> Result<(SocketAddr, JoinHandle<()>)> {
     let local = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     match listen {
-        Listen::At(addr) => {
-            at(addr).await.with_context(|| format!("failed to serve the {what} on {addr}: choose another --{what}-addr"))
-        }
+        Listen::At(addr) => at(addr)
+            .await
+            .with_context(|| format!("failed to serve the {what} on {addr}: choose another --{what}-addr")),
         Listen::Usually(port) => match at(local(port)).await {
             Ok(listening) => Ok(listening),
             Err(_) => at(local(0)).await.with_context(|| format!("failed to serve the {what}")),
         },
     }
-}
-
-fn hooks(
-    decisions: &demand::Decisions,
-    view: &watch::Receiver<Arc<catalog::View>>,
-) -> Hooks {
-    let for_status = decisions.clone();
-    let view = view.clone();
-    Hooks {
-        mounts: Vec::new(),
-        metrics: None,
-        status: Some(Arc::new(move |name: &str| last_decision(&for_status, name))),
-        ready: Some(Arc::new(move || match view.borrow().complete {
-            true => Ok(()),
-            false => Err("the functions of the cluster are not known yet".into()),
-        })),
-    }
-}
-
-fn last_decision(decisions: &demand::Decisions, name: &str) -> Map<String, Value> {
-    let Some(decided) = decisions.get(name) else { return Map::new() };
-    let decision = &decided.decision;
-    let last = json!({
-        "At": decided.at,
-        "Current": decision.current,
-        "Desired": decision.desired,
-        "Reason": decision.reason.code,
-        "Why": decision.why(),
-        "Steps": decision.steps,
-        "NextCheck": decision.next_check,
-    });
-    Map::from_iter([("LastDecision".to_owned(), last)])
-}
-
-/// The queues of asynchronous calls, as triggers can ask for them.
-fn queue_gauges(catalog: Catalog, store: store::Shared) -> scraping::OwnGauges {
-    Arc::new(move || {
-        let (catalog, store) = (catalog.clone(), store.clone());
-        Box::pin(async move {
-            let mut gauges = Vec::new();
-            for name in catalog.current().functions.keys() {
-                let Ok(counts) = store.counts(name).await else { continue };
-                for (what, n) in [
-                    ("ready", counts.ready),
-                    ("in_flight", counts.in_flight),
-                    ("retry_pending", counts.retry_pending),
-                ] {
-                    gauges.push(Gauge {
-                        name: format!("slimfaas_function_queue_{what}_items"),
-                        labels: vec![("function".to_owned(), name.to_string())],
-                        value: n as f64,
-                    });
-                }
-            }
-            gauges
-        })
-    })
 }

@@ -16,7 +16,10 @@ pub async fn install(client: &Client, namespace: &str) -> Result<()> {
         spec.replicas = Some(0);
     }
     let params = PostParams::default();
-    Api::namespaced(client.clone(), namespace).create(&params, &app).await.context("failed to bring the demo")?;
+    Api::namespaced(client.clone(), namespace)
+        .create(&params, &app)
+        .await
+        .context("failed to bring the demo")?;
     Api::namespaced(client.clone(), namespace)
         .create(&params, &fibonacci)
         .await

@@ -6,8 +6,8 @@ pub fn start(quiet: bool, verbose: u8) {
     let level = match (quiet, verbose) {
         (true, _) => "error",
         (false, 0) => "warn",
-        (false, 1) => "info",
-        (false, 2) => "debug,hyper=info,h2=info,rustls=info,tower=info,kube_client=info",
+        (false, 1) => "info,async_nats=warn",
+        (false, 2) => "debug,hyper=info,h2=info,rustls=info,tower=info,kube_client=info,async_nats=warn",
         (false, _) => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));

@@ -70,6 +70,45 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// The status line and the body of a plain GET.
+async fn get(url: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let (host, path) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let mut stream = tokio::net::TcpStream::connect(host).await.unwrap();
+    let request = format!("GET /{path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+/// What a newcomer does first, and what is still there after `kill -9`.
+#[tokio::test]
+async fn the_demo_wakes_from_zero() {
+    let directory = tempfile::tempdir().unwrap();
+    let running = |data_dir: &Path| -> Value {
+        serde_json::from_str(&std::fs::read_to_string(data_dir.join("up.json")).unwrap()).unwrap()
+    };
+    for n in [10, 11] {
+        let up = Up::start(directory.path()).await;
+        let gateway = running(directory.path())["gateway"].as_str().unwrap().to_owned();
+        let answer = get(&format!("{gateway}/function/fibonacci/fib/{n}")).await;
+        let fibonacci = if n == 10 { 55 } else { 89 };
+        assert!(answer.contains(&format!("\"fibonacci\": {fibonacci}")), "{answer}");
+        // asked for by its trigger
+        let mut store = String::new();
+        for _ in 0..600 {
+            store = get(&format!("{gateway}/debug/store")).await;
+            if store.contains("http_server_requests_seconds_count") {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        assert!(store.contains("http_server_requests_seconds_count"), "{store}");
+        up.signal(if n == 10 { Signal::SIGKILL } else { Signal::SIGTERM });
+    }
+}
+
 #[tokio::test]
 async fn a_life_of_up() {
     let directory = tempfile::tempdir().unwrap();

@@ -47,6 +47,14 @@ const GONE: Duration = Duration::from_secs(15);
 /// After the store refused.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// Hears once what was said before, so that nothing is taken for idle because this node has just started. Without an
+/// answer from the store it goes on: [`run`] hears it later.
+pub async fn recall(sharing: &Sharing) {
+    if let Err(error) = listen::recall(sharing).await {
+        tracing::warn!(%error, "it is not known yet when functions were last called");
+    }
+}
+
 /// Tells and listens until `shutdown`.
 pub async fn run(sharing: Sharing, shutdown: CancellationToken) {
     let both = async {

@@ -23,8 +23,6 @@ mod places;
 mod pump;
 mod record;
 mod results;
-#[cfg(test)]
-mod tests;
 
 use http::{HeaderName, Response};
 

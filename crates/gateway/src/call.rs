@@ -96,7 +96,7 @@ async fn ask(
         state = hold_anew(gateway, upstream, &mut body, &mut held).await?;
     }
     let mut request = Request::from_parts(parts, body);
-    let mut refusals = Refusals::default();
+    let (mut refusals, mut repeated) = (Refusals::default(), false);
     loop {
         let Some(pod) = upstream.pick(&state.pods, |pod| !refusals.pods.contains(&pod.address)) else {
             state = refusals.wait(gateway, upstream, &state).await?;
@@ -116,7 +116,14 @@ async fn ask(
                 refusals.last = Some(error);
                 request = *back;
             }
-            Err(SendError::Broken(error)) => return Err(broken(upstream, &pod.name, &error)),
+            // Once only: the call may be what it dies of.
+            Err(SendError::Broken { again: Some(again), .. }) if !repeated => {
+                upstream.metrics.retried();
+                refusals.pods.push(pod.address);
+                repeated = true;
+                request = *again;
+            }
+            Err(SendError::Broken { error, .. }) => return Err(broken(upstream, &pod.name, &error)),
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Options {
     pub event_body_limit: usize,
     /// The longest body of an asynchronous call.
     pub async_body_limit: usize,
+    /// After so long without a sign of life from its node an asynchronous call is made again by another.
+    pub async_lease: Duration,
     /// How long the result of an asynchronous call can be read.
     pub async_result_kept: Duration,
     /// The longest head of a request (its first line and all headers), in bytes.
@@ -85,6 +87,7 @@ impl Default for Options {
             event_body_limit: 16 << 20,
             // the store keeps 16 MiB with the head
             async_body_limit: (16 << 20) - (128 << 10),
+            async_lease: Duration::from_secs(15),
             async_result_kept: Duration::from_secs(3600),
             head_limit: 64 << 10,
             head_timeout: Duration::from_secs(60),

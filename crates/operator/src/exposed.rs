@@ -130,7 +130,7 @@ pub(crate) fn of_store(database: &Database) -> Vec<Family> {
 }
 
 /// The text format. Families of one name become one, in the order of names.
-pub(crate) fn render(families: Vec<Family>) -> String {
+pub fn render(families: Vec<Family>) -> String {
     let mut by_name: BTreeMap<String, Family> = BTreeMap::new();
     for family in families {
         match by_name.get_mut(&*family.name) {

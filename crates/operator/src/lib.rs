@@ -21,7 +21,7 @@ mod run;
 #[cfg(test)]
 mod tests;
 
-pub use exposed::{Exposed, Family, Figure, Kind};
+pub use exposed::{Exposed, Family, Figure, Kind, render};
 pub use listen::listen;
 pub use operator::{Limits, Operator, Options};
 pub use reply::Reply;

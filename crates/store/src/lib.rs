@@ -121,10 +121,18 @@ pub enum Settle {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Ready, or waiting for its next time, after so many attempts.
-    Waiting { attempts: u32 },
+    Waiting {
+        attempts: u32,
+    },
     /// Given out; whoever knows the ticket may settle it, not only who took it.
-    InFlight { attempt: u32, ticket: u64 },
-    Dead { attempts: u32, reason: String },
+    InFlight {
+        attempt: u32,
+        ticket: u64,
+    },
+    Dead {
+        attempts: u32,
+        reason: String,
+    },
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! From an address to a store.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use crate::{Embedded, Error, Nats, Result, Shared};
 
@@ -21,6 +21,8 @@ pub struct Options {
     pub replicas: usize,
     /// Of what is ours on a shared server: letters, digits, `-` and `_`; NATS only.
     pub name: String,
+    /// A server that does not answer in this time counts as gone; what was asked may still happen. NATS only.
+    pub patience: Duration,
 }
 
 impl Default for Limits {
@@ -31,7 +33,12 @@ impl Default for Limits {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { limits: Limits::default(), replicas: 1, name: "ballast".to_owned() }
+        Options {
+            limits: Limits::default(),
+            replicas: 1,
+            name: "ballast".to_owned(),
+            patience: Duration::from_secs(5),
+        }
     }
 }
 

@@ -45,8 +45,7 @@ impl Nats {
             route_port: *route_port,
             running: None,
         });
-        let mut nats =
-            Self { servers: servers.collect(), directory: TempDir::with_prefix("ballast-nats-")? };
+        let mut nats = Self { servers: servers.collect(), directory: TempDir::with_prefix("ballast-nats-")? };
         for index in 0..nats.servers.len() {
             nats.spawn(index)?;
         }

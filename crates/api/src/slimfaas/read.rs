@@ -11,14 +11,8 @@ pub type Annotations = BTreeMap<String, String>;
 pub const PREFIX: &str = "SlimFaas/";
 
 /// Each of these makes a workload a function, even without `SlimFaas/Function`.
-const NAMED_BY_THE_GUIDE: [&str; 6] = [
-    "ReplicasMin",
-    "ReplicasAtStart",
-    "TimeoutSecondBeforeSetReplicasMin",
-    "DependsOn",
-    "Schedule",
-    "Scale",
-];
+const NAMED_BY_THE_GUIDE: [&str; 6] =
+    ["ReplicasMin", "ReplicasAtStart", "TimeoutSecondBeforeSetReplicasMin", "DependsOn", "Schedule", "Scale"];
 
 /// Known, but not offered here.
 const OF_JOBS: [&str; 4] = ["Job", "JobImagesWhitelist", "NumberParallelJob", "Schedules"];

@@ -270,7 +270,8 @@ fn nothing_is_ignored_in_silence() {
     let shown: Vec<String> = problems.iter().map(|p| format!("{}: {}", p.annotation, p.message)).collect();
     expect![[r#"
         SlimFaas/Job: jobs are not offered: this annotation does nothing
-        SlimFaas/ReplicaMin: there is no such annotation: look for a typing error"#]].assert_eq(&shown.join("\n"));
+        SlimFaas/ReplicaMin: there is no such annotation: look for a typing error"#]]
+    .assert_eq(&shown.join("\n"));
 }
 
 /// The guide's own examples, as they stand there.

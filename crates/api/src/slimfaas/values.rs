@@ -29,9 +29,7 @@ pub fn parallel(text: &str) -> Result<u32, String> {
 fn number(text: &str, range: RangeInclusive<i64>) -> Result<i64, String> {
     let parsed = text.parse().ok().filter(|n| range.contains(n));
     let (low, high) = (range.start(), range.end());
-    parsed.ok_or_else(|| {
-        format!("expected a whole number from {low} to {high}, found {}", shown(text))
-    })
+    parsed.ok_or_else(|| format!("expected a whole number from {low} to {high}, found {}", shown(text)))
 }
 
 pub fn flag(text: &str) -> Result<bool, String> {
@@ -84,7 +82,8 @@ pub fn names(text: &str) -> Result<Vec<Arc<str>>, String> {
 
 /// What the API accepts as the name of a workload.
 fn is_name(name: &str) -> bool {
-    let is_part = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+    let is_part =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     !name.is_empty() && name.len() <= 253 && name.bytes().all(is_part)
 }
 
@@ -107,7 +106,8 @@ pub fn path(item: &str) -> Result<(String, Visibility), String> {
 }
 
 fn qualified(item: &str, default: Visibility) -> (Visibility, &str) {
-    let parts = item.split_once(':').and_then(|(word, rest)| Some((visibility(word.trim()).ok()?, rest.trim())));
+    let parts =
+        item.split_once(':').and_then(|(word, rest)| Some((visibility(word.trim()).ok()?, rest.trim())));
     parts.unwrap_or((default, item))
 }
 
@@ -190,9 +190,7 @@ fn timeout(section: &str, seconds: Option<i64>) -> Result<Option<Duration>, Stri
     let Some(seconds) = seconds else { return Ok(None) };
     match (1..=WEEK).contains(&seconds) {
         true => Ok(Some(Duration::from_secs(seconds.unsigned_abs()))),
-        false => {
-            Err(format!("{section}.HttpTimeout: expected seconds from 1 to {WEEK}, found {seconds}"))
-        }
+        false => Err(format!("{section}.HttpTimeout: expected seconds from 1 to {WEEK}, found {seconds}")),
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Answer {
 impl Answer {
     pub fn header(&self, name: &str) -> Option<&str> {
         let lines = self.head.lines().skip(1);
-        let found = lines.filter_map(|line| line.split_once(':')).find(|(key, _)| key.eq_ignore_ascii_case(name));
+        let found =
+            lines.filter_map(|line| line.split_once(':')).find(|(key, _)| key.eq_ignore_ascii_case(name));
         found.map(|(_, value)| value.trim())
     }
 

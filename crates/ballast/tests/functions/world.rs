@@ -16,7 +16,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     Api,
-    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -139,7 +139,6 @@ impl World {
             "none",
             "--loopback-pods",
             "--debug-on-gateway",
-            "-v",
         ];
         args.extend(options.map(str::to_owned));
         let running = spawn(Path::new("env"), &args, &log)?;
@@ -166,10 +165,11 @@ impl World {
 
     pub fn any_gateway(&self) -> SocketAddr {
         // the last, which is least likely to be the master
-        self.nodes.iter().rev().find(|node| node.is_running()).map_or_else(
-            || SocketAddr::from(([127, 0, 0, 1], 0)),
-            |node| node.gateway,
-        )
+        self.nodes
+            .iter()
+            .rev()
+            .find(|node| node.is_running())
+            .map_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)), |node| node.gateway)
     }
 
     pub fn node(&mut self, name: &str) -> Result<&mut Node> {
@@ -240,12 +240,6 @@ impl World {
         Ok(())
     }
 
-    pub async fn annotate(&self, name: &str, annotation: &str, value: &str) -> Result<()> {
-        let patch = json!({"metadata": {"annotations": {format!("SlimFaas/{annotation}"): value}}});
-        self.place.api::<Deployment>().patch(name, &PatchParams::default(), &Patch::Merge(patch)).await?;
-        Ok(())
-    }
-
     pub async fn replicas(&self, name: &str) -> Result<i32> {
         let deployment = self.place.api::<Deployment>().get(name).await?;
         Ok(deployment.spec.and_then(|spec| spec.replicas).unwrap_or(1))
@@ -258,8 +252,7 @@ impl World {
             if holds(replicas) {
                 return Ok(Ok(replicas));
             }
-            let status = http::get(self.any_gateway(), &format!("/status-function/{name}")).await;
-            Ok(Err((replicas, status)))
+            Ok(Err((replicas, self.status(name).await)))
         })
         .await
     }
@@ -283,7 +276,8 @@ impl World {
                 .into_iter()
                 .filter(|event| event.involved_object.name.as_deref() == Some(name))
                 .collect();
-            let messages: Vec<_> = about.iter().map(|event| (event.reason.clone(), event.message.clone())).collect();
+            let messages: Vec<_> =
+                about.iter().map(|event| (event.reason.clone(), event.message.clone())).collect();
             Ok(about.into_iter().find(|event| holds(event)).ok_or(messages))
         })
         .await
@@ -293,8 +287,24 @@ impl World {
         self.place.pods(&format!("app={name}")).await
     }
 
+    /// As the master tells it, who alone knows why.
     pub async fn status(&self, name: &str) -> Result<Value> {
-        http::get(self.any_gateway(), &format!("/status-function/{name}")).await?.json()
+        let master = self.master().await?;
+        let gateway = self.nodes.iter().find(|node| node.name == master).map(|node| node.gateway);
+        let gateway = gateway.context("the master is no node of ours")?;
+        http::get(gateway, &format!("/status-function/{name}")).await?.json()
+    }
+
+    /// Hands in a call to be made later; its id.
+    pub async fn later(&self, at: SocketAddr, path: &str) -> Result<String> {
+        let answer = http::request(at, "POST", &format!("/async-function/{path}"), "{}").await?;
+        ensure!(answer.status == 202, "{path}: {answer:?}");
+        answer.header("slimfaas-element-id").map(str::to_owned).context("accepted without an id")
+    }
+
+    /// How a call ended, once it has.
+    pub async fn result(&self, name: &str, id: &str) -> Result<Answer> {
+        result_at(self.any_gateway(), name, id).await
     }
 
     /// What the nodes wrote, the end of it.
@@ -316,6 +326,16 @@ impl World {
         namespaces.delete(&self.place.namespace, &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+/// The same, asked of one node.
+pub async fn result_at(at: SocketAddr, name: &str, id: &str) -> Result<Answer> {
+    eventually(format!("the result of {id}"), || async {
+        let answer = http::get(at, &format!("/async-function-result/{name}/{id}")).await?;
+        let is_there = matches!(answer.header("ballast-result"), Some("done" | "dead"));
+        Ok(if is_there { Ok(answer) } else { Err(answer) })
+    })
+    .await
 }
 
 fn addresses(log: &str) -> Option<(SocketAddr, SocketAddr)> {

@@ -69,7 +69,8 @@ impl Assembler {
             let name: Arc<str> = workload.meta.name.as_deref().unwrap_or_default().into();
             if let Some(taken) = functions.get_mut(&name) {
                 // One name, one route: the first kind in the order of `workloads` has it.
-                let message = format!("a {} of the same name is not served: rename one of them", workload.kind);
+                let message =
+                    format!("a {} of the same name is not served: rename one of them", workload.kind);
                 taken.problems.push(Problem { annotation: slimfaas::PREFIX.into(), message });
                 continue;
             }
@@ -80,7 +81,9 @@ impl Assembler {
             };
             let selector = workload.selector.map(|selector| Selector::try_from(selector.clone()));
             let of_it = |pod: &&&Pod| match &selector {
-                Some(Ok(selector)) => selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())),
+                Some(Ok(selector)) => {
+                    selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()))
+                }
                 Some(Err(_)) => false,
                 None => true,
             };
@@ -156,10 +159,8 @@ impl Assembler {
             return Ok(None);
         };
         let endpoint = Endpoint::from_annotations(annotations, members::first_port(pod));
-        let endpoint = endpoint.map_err(|error| Problem {
-            annotation: "prometheus.io".into(),
-            message: error.to_string(),
-        })?;
+        let endpoint = endpoint
+            .map_err(|error| Problem { annotation: "prometheus.io".into(), message: error.to_string() })?;
         let Some(endpoint) = endpoint else { return Ok(None) };
         let labels = Labels::from_pairs([
             ("job", app),
@@ -209,11 +210,11 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
         });
     }
     let made_by_function = |meta: &ObjectMeta| {
-        controller_of(meta).is_some_and(|owner| owner.kind == FUNCTION.kind && owner.api_version.starts_with(&*FUNCTION.group))
+        controller_of(meta).is_some_and(|owner| {
+            owner.kind == FUNCTION.kind && owner.api_version.starts_with(&*FUNCTION.group)
+        })
     };
-    all.retain(|workload| {
-        workload.meta.deletion_timestamp.is_none() && !made_by_function(workload.meta)
-    });
+    all.retain(|workload| workload.meta.deletion_timestamp.is_none() && !made_by_function(workload.meta));
     all
 }
 

@@ -92,7 +92,9 @@ fn pods_belong_to_their_owner_not_to_a_prefix() {
         ],
         ..Watched::default()
     };
-    check(&watched, &expect![[r#"
+    check(
+        &watched,
+        &expect![[r#"
         fib apps/v1 Deployment wants 2 @7
           fib-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
           fib-5d4f9c-2 Some(127.1.0.2) Some(8080) ready false
@@ -100,7 +102,8 @@ fn pods_belong_to_their_owner_not_to_a_prefix() {
           fib-2-5d4f9c-5 Some(127.1.0.5) Some(8080) ready true
           fib-2-5d4f9c-6 None Some(8080) ready false
         trusted 127.1.0.1 127.1.0.2 127.1.0.5
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -110,14 +113,22 @@ fn what_pods_say_about_scraping() {
         deployments: vec![deployment("fib", is_function())],
         pods: vec![
             pod("fib", 1, with(json!({"prometheus.io/scrape": "true"}))),
-            pod("fib", 2, with(json!({"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/m"}))),
+            pod(
+                "fib",
+                2,
+                with(
+                    json!({"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/m"}),
+                ),
+            ),
             pod("fib", 3, with(json!({"prometheus.io/scrape": "true", "prometheus.io/port": "none"}))),
             pod("fib", 4, with(json!({"prometheus.io/scrape": "true", "prometheus.io/port": "none"}))),
             pod("fib", 5, with(json!({}))),
         ],
         ..Watched::default()
     };
-    check(&watched, &expect![[r#"
+    check(
+        &watched,
+        &expect![[r#"
         fib apps/v1 Deployment wants 2 @7
           fib-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
           fib-5d4f9c-2 Some(127.1.0.2) Some(8080) ready true
@@ -128,7 +139,8 @@ fn what_pods_say_about_scraping() {
         scrape {instance="127.1.0.1:8080", job="fib", namespace="shop", pod="fib-5d4f9c-1"}
         scrape {instance="127.1.0.2:9090", job="fib", namespace="shop", pod="fib-5d4f9c-2"}
         trusted 127.1.0.1 127.1.0.2 127.1.0.3 127.1.0.4 127.1.0.5
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -147,12 +159,13 @@ fn kinds_names_and_circles() {
         "spec": {"replicas": 3},
     }));
     let mut made = (*deployment("greet-x7", json!({"SlimFaas/ReplicasMin": "0"}))).clone();
-    made.metadata.owner_references = Some(vec![serde_json::from_value(json!({
+    made.metadata.owner_references = Some(vec![
+        serde_json::from_value(json!({
         "apiVersion": "serverless.kyma-project.io/v1alpha2", "kind": "Function", "name": "greet", "uid": "f",
         "controller": true}))
-    .unwrap()]);
-    let of_greet =
-        |pod: &mut Value| pod["metadata"]["labels"][FUNCTION_LABEL] = json!("greet");
+        .unwrap(),
+    ]);
+    let of_greet = |pod: &mut Value| pod["metadata"]["labels"][FUNCTION_LABEL] = json!("greet");
     let watched = Watched {
         deployments: vec![
             deployment("a", json!({"SlimFaas/DependsOn": "b"})),
@@ -163,7 +176,9 @@ fn kinds_names_and_circles() {
         functions: vec![function],
         pods: vec![pod("greet-x7", 1, of_greet)],
     };
-    check(&watched, &expect![[r#"
+    check(
+        &watched,
+        &expect![[r#"
         a apps/v1 Deployment wants 2 @7
           SlimFaas/: a StatefulSet of the same name is not served: rename one of them
           SlimFaas/DependsOn: a and b depend on each other, so neither waits for the other: remove one direction
@@ -173,5 +188,6 @@ fn kinds_names_and_circles() {
         greet serverless.kyma-project.io/v1alpha2 Function wants 3 @9
           greet-x7-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
         trusted 
-    "#]]);
+    "#]],
+    );
 }

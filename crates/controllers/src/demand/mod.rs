@@ -53,6 +53,8 @@ const METRICS_EVERY: Duration = Duration::from_secs(1);
 const UNHURRIED: Duration = Duration::from_millis(100);
 /// A write that the watch does not show by then was undone by somebody.
 const OWN_WRITE_PATIENCE: Duration = Duration::from_secs(10);
+/// Whether this node is the master.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// For the watch to show what somebody else wrote.
 const OUTDATED_PAUSE: Duration = Duration::from_millis(10);
 /// After a write that failed.
@@ -84,8 +86,10 @@ pub async fn run(parts: Parts, shutdown: impl Future<Output = ()>) {
                 controller.govern().await;
             }
             controller.parts.decisions.replace(BTreeMap::new());
-            if roles.changed().await.is_err() {
-                return;
+            // Nobody tells of a lease that ran out and was renewed before anybody looked.
+            tokio::select! {
+                Ok(()) = roles.changed() => {}
+                () = tokio::time::sleep(LOOK_AGAIN) => {}
             }
         }
     };
@@ -158,17 +162,15 @@ impl Controller {
         while self.parts.roles.is_master() {
             activity.mark_unchanged();
             view.mark_unchanged();
-            let began = Instant::now();
-            let next = self.turn(&mut reign);
+            let unhurried = Instant::now() + UNHURRIED;
+            let mut next = self.turn(&mut reign);
             loop {
                 tokio::select! {
-                    () = sleep_until(next.into()) => break,
-                    Ok(()) = activity.changed() => {
-                        if !self.is_urgent(&reign) {
-                            sleep_until((began + UNHURRIED).min(next.into())).await;
-                        }
-                        break;
-                    }
+                    () = sleep_until(next) => break,
+                    Ok(()) = activity.changed() => match self.is_urgent(&reign) {
+                        true => break,
+                        false => next = next.min(unhurried),
+                    },
                     Ok(()) = view.changed() => break,
                     Ok(()) = scraped.changed() => {
                         reign.answers.made = None;
@@ -193,12 +195,12 @@ impl Controller {
     }
 
     /// Decides about all functions and starts to write what changed. Returns when to look again.
-    fn turn(&mut self, reign: &mut Reign) -> std::time::Instant {
+    fn turn(&mut self, reign: &mut Reign) -> Instant {
         let view = self.parts.view.borrow().clone();
         let now = Timestamp::now();
         let instant = Instant::now();
         if !view.complete {
-            return (instant + LONGEST_SLEEP).into_std();
+            return instant + LONGEST_SLEEP;
         }
         let has_triggers = self.read(&view, reign, now, instant);
         let situation = Situation {
@@ -242,7 +244,7 @@ impl Controller {
         reign.memories.retain(|name| view.snapshot.functions.contains_key(name));
         self.told.retain(|name| view.snapshot.functions.contains_key(name));
         self.parts.decisions.replace(all);
-        next.into_std()
+        next
     }
 
     /// Brings the readings up to date. Says whether any function has triggers that count now.
@@ -311,7 +313,12 @@ impl Controller {
 
 impl Reign {
     /// Until when the function is left alone.
-    fn must_wait(&mut self, name: &Arc<str>, object: &engine::effect::Target, now: Instant) -> Option<Instant> {
+    fn must_wait(
+        &mut self,
+        name: &Arc<str>,
+        object: &engine::effect::Target,
+        now: Instant,
+    ) -> Option<Instant> {
         if self.writing.contains(name) {
             return Some(now + LONGEST_SLEEP);
         }

@@ -49,7 +49,7 @@ fn graph(situation: &Situation<'_>) -> Graph {
             name: name.clone(),
             depends_on: settings.depends_on.clone(),
             last_call: calls.latest(),
-            active_calls: calls.active,
+            active_calls: calls.active + calls.active_elsewhere,
             starts_with_any: settings.starts_with_any,
             schedule: settings.scaling.schedule.clone(),
             ready: i32::try_from(function.ready().count()).unwrap_or(i32::MAX),

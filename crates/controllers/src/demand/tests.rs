@@ -67,7 +67,9 @@ fn check(world: World, expected: &Expect) {
         now: now(),
         snapshot: &snapshot,
         calls: world.called.iter().map(call).collect(),
-        readings: HashMap::from_iter(world.readings.into_iter().map(|(name, answer)| (name.into(), vec![answer]))),
+        readings: HashMap::from_iter(
+            world.readings.into_iter().map(|(name, answer)| (name.into(), vec![answer])),
+        ),
         memories: &memories,
     };
     let mut out = String::new();
@@ -82,7 +84,9 @@ fn check(world: World, expected: &Expect) {
                 resource_version: Some("7".into()),
             };
             for effect in effects(&decision, &object) {
-                assert!(!matches!(&effect, Effect::Patch { target, .. } if target.resource_version.is_none()));
+                assert!(
+                    !matches!(&effect, Effect::Patch { target, .. } if target.resource_version.is_none())
+                );
                 out += &format!("  {effect}\n");
             }
         }
@@ -102,7 +106,9 @@ fn a_call_wakes_dependencies_first() {
         called: vec![("shop", 0)],
         readings: vec![],
     };
-    check(asleep, &expect![[r#"
+    check(
+        asleep,
+        &expect![[r#"
         cart: 0 -> 0 WaitingForDependencies
         db: 0 -> 2 WakeUp
           patch Deployment shop/db/scale {"spec":{"replicas":2}}
@@ -111,7 +117,8 @@ fn a_call_wakes_dependencies_first() {
           patch Deployment shop/idle/scale {"spec":{"replicas":0}}
           event Idle "Scale down idle from 1 to 0: idle, so down to the minimum of 0" on Deployment shop/idle
         shop: 0 -> 0 WaitingForDependencies
-    "#]]);
+    "#]],
+    );
     let half_awake = World {
         functions: vec![
             function("shop", &[("DependsOn", "cart")], 0, 0),
@@ -121,13 +128,16 @@ fn a_call_wakes_dependencies_first() {
         called: vec![("shop", 1)],
         readings: vec![],
     };
-    check(half_awake, &expect![[r#"
+    check(
+        half_awake,
+        &expect![[r#"
         cart: 0 -> 1 WakeUp
           patch Deployment shop/cart/scale {"spec":{"replicas":1}}
           event WakeUp "Scale up cart from 0 to 1: wakes up with 1" on Deployment shop/cart
         db: 2 -> 2 Active
         shop: 0 -> 0 WaitingForDependencies
-    "#]]);
+    "#]],
+    );
 }
 
 /// Metrics made the dependency smaller than it started: what it has must be enough.
@@ -141,12 +151,15 @@ fn a_dependency_below_its_start_is_ready_with_what_it_has() {
         called: vec![("shop", 0)],
         readings: vec![],
     };
-    check(world, &expect![[r#"
+    check(
+        world,
+        &expect![[r#"
         db: 1 -> 1 Active
         shop: 0 -> 1 WakeUp
           patch Deployment shop/shop/scale {"spec":{"replicas":1}}
           event WakeUp "Scale up shop from 0 to 1: wakes up with 1" on Deployment shop/shop
-    "#]]);
+    "#]],
+    );
 }
 
 const SCALE: &str = r#"{"ReplicaMax":10,"Triggers":[{"MetricName":"rps","Query":"sum(x)","Threshold":20}],

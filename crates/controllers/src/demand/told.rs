@@ -66,7 +66,12 @@ impl Told {
         known.invalid = invalid;
         if let Some(words) = waiting.as_ref().filter(|words| known.waiting.as_ref() != Some(words)) {
             tracing::info!("{name} {words}");
-            effects.push(Effect::event(object.clone(), COMPONENT, decision.reason.code, format!("{name} {words}")));
+            effects.push(Effect::event(
+                object.clone(),
+                COMPONENT,
+                decision.reason.code,
+                format!("{name} {words}"),
+            ));
         }
         known.waiting = waiting;
         if !effects.is_empty() {

@@ -95,6 +95,8 @@ struct Keeper {
     changed: Arc<Notify>,
     /// When each lease was last seen to change.
     seen: HashMap<String, (LeaseSpec, Instant)>,
+    /// What this node wrote last, until the watch shows it.
+    written: HashMap<String, Lease>,
     master_until: Arc<Mutex<Option<Instant>>>,
     scraper_until: Option<Instant>,
     roles: watch::Sender<Roles>,
@@ -119,6 +121,7 @@ pub fn keep(
         cache: cache.clone(),
         changed,
         seen: HashMap::new(),
+        written: HashMap::new(),
         master_until: handle.master_until.clone(),
         scraper_until: None,
         roles: sender,
@@ -166,7 +169,12 @@ impl Keeper {
     /// What the cache holds, each with the moment of its last change as seen from here.
     fn observe(&mut self, now: Instant) -> HashMap<String, Seen> {
         let mut leases = HashMap::new();
-        for lease in self.cache.all() {
+        let cached: HashMap<String, Arc<Lease>> =
+            self.cache.all().into_iter().map(|lease| (lease.name_any(), lease)).collect();
+        self.written.retain(|name, own| cached.get(name).is_none_or(|known| version(known) < version(own)));
+        let own = self.written.values().map(|own| Arc::new(own.clone()));
+        let known = cached.values().filter(|lease| !self.written.contains_key(&lease.name_any())).cloned();
+        for lease in own.chain(known).collect::<Vec<_>>() {
             let name = lease.name_any();
             if name != MASTER && name != SCRAPER && !name.starts_with(PRESENCE) {
                 continue;
@@ -198,21 +206,30 @@ impl Keeper {
         let (name, result) = match action {
             Action::Hold { name, version, transitions } => {
                 let lease = self.lease(name, version.as_deref(), *transitions, Some(&self.options.node));
-                (name, self.write(lease).await)
+                (name, self.write(lease).await.map(Some))
             }
             Action::Release { name, version, transitions } => {
                 // Stops acting before others may begin.
                 self.forget(name);
-                (name, self.write(self.lease(name, Some(version), *transitions, None)).await)
+                let lease = self.lease(name, Some(version), *transitions, None);
+                (name, self.write(lease).await.map(Some))
             }
             Action::Remove { name } => {
-                (name, self.api.delete(name, &DeleteParams::default()).await.map(drop))
+                self.written.remove(name);
+                (name, self.api.delete(name, &DeleteParams::default()).await.map(|_| None))
             }
         };
-        match (result, action) {
-            (Ok(()), Action::Hold { .. }) => self.hold(name, now + self.options.lease),
-            (Ok(()), _) => {}
-            (Err(error), _) => {
+        match result {
+            Ok(written) => {
+                if let Some(written) = written {
+                    self.written.insert(name.clone(), written);
+                }
+                if matches!(action, Action::Hold { .. }) {
+                    self.hold(name, now + self.options.lease);
+                }
+            }
+            Err(error) => {
+                self.written.remove(name);
                 let somebody_else = matches!(&error, kube::Error::Api(status) if status.code == 409);
                 if somebody_else {
                     tracing::debug!(lease = name, "somebody else was faster");
@@ -247,11 +264,11 @@ impl Keeper {
         }
     }
 
-    async fn write(&self, lease: Lease) -> Result<(), kube::Error> {
+    async fn write(&self, lease: Lease) -> Result<Lease, kube::Error> {
         let params = PostParams::default();
         match lease.metadata.resource_version.is_some() {
-            true => self.api.replace(&lease.name_any(), &params, &lease).await.map(drop),
-            false => self.api.create(&params, &lease).await.map(drop),
+            true => self.api.replace(&lease.name_any(), &params, &lease).await,
+            false => self.api.create(&params, &lease).await,
         }
     }
 
@@ -308,6 +325,11 @@ impl Keeper {
             self.carry_out(&action, Instant::now()).await;
         }
     }
+}
+
+/// Versions are compared as numbers, which the API promises since 1.35.
+fn version(lease: &Lease) -> u64 {
+    lease.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -23,10 +23,20 @@ pub struct Seen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Take or renew; without a version it is made.
-    Hold { name: String, version: Option<String>, transitions: i32 },
-    Release { name: String, version: String, transitions: i32 },
+    Hold {
+        name: String,
+        version: Option<String>,
+        transitions: i32,
+    },
+    Release {
+        name: String,
+        version: String,
+        transitions: i32,
+    },
     /// What a node that is gone left behind.
-    Remove { name: String },
+    Remove {
+        name: String,
+    },
 }
 
 /// A node's own lease is removed by the others when it is so many times overdue.
@@ -65,12 +75,7 @@ pub fn nodes(me: &str, now: Instant, leases: &HashMap<String, Seen>) -> usize {
 }
 
 /// What to write now. A lease of ours is renewed when its last renewal is older than `fresh_enough`.
-pub fn plan(
-    me: &str,
-    fresh_enough: Duration,
-    now: Instant,
-    leases: &HashMap<String, Seen>,
-) -> Vec<Action> {
+pub fn plan(me: &str, fresh_enough: Duration, now: Instant, leases: &HashMap<String, Seen>) -> Vec<Action> {
     let mut actions = Vec::new();
     let mut hold = |name: &str| match leases.get(name) {
         None => actions.push(Action::Hold { name: name.to_owned(), version: None, transitions: 0 }),
@@ -78,7 +83,11 @@ pub fn plan(
             let is_ours = seen.is_held_by(me);
             if !is_ours || now.saturating_duration_since(seen.since) >= fresh_enough {
                 let transitions = seen.transitions.saturating_add(i32::from(!is_ours));
-                actions.push(Action::Hold { name: name.to_owned(), version: seen.version.clone(), transitions });
+                actions.push(Action::Hold {
+                    name: name.to_owned(),
+                    version: seen.version.clone(),
+                    transitions,
+                });
             }
         }
     };

@@ -45,8 +45,16 @@ fn roles_are_taken_and_left() {
     let table = [
         ("the first node does everything", "", "make master, make node-a, make scraper"),
         ("what is fresh is left alone", "node-a=a@1 master=a@1 scraper=a@1", ""),
-        ("what is not is renewed", "node-a=a@5 master=a@5 scraper=a@5", "renew master, renew node-a, renew scraper"),
-        ("a second node takes the scraping off the master", "node-a=a@1 node-b=b@1 master=a@1 scraper=a@1", "release scraper"),
+        (
+            "what is not is renewed",
+            "node-a=a@5 master=a@5 scraper=a@5",
+            "renew master, renew node-a, renew scraper",
+        ),
+        (
+            "a second node takes the scraping off the master",
+            "node-a=a@1 node-b=b@1 master=a@1 scraper=a@1",
+            "release scraper",
+        ),
         ("the master does not take it back", "node-a=a@1 node-b=b@1 master=a@1 scraper=@1", ""),
         ("but when it is alone", "node-a=a@1 node-b=b@16 master=a@1 scraper=b@16", "take scraper"),
         ("the other takes what is free", "node-a=a@1 node-b=b@1 master=b@1 scraper=@1", "take scraper"),
@@ -61,7 +69,11 @@ fn roles_are_taken_and_left() {
             "node-a=a@1 node-b=b@16 node-c=c@1 master=b@16 scraper=a@1",
             "release scraper, take master",
         ),
-        ("an own lease of an earlier life is renewed at once", "node-a=a@99 master=a@99 scraper=a@99", "renew master, renew node-a, renew scraper"),
+        (
+            "an own lease of an earlier life is renewed at once",
+            "node-a=a@99 master=a@99 scraper=a@99",
+            "renew master, renew node-a, renew scraper",
+        ),
         ("leftovers are swept", "node-a=a@1 node-b=b@200 master=a@1 scraper=a@1", "remove node-b"),
     ];
     for (what, given, expected) in table {

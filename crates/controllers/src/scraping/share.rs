@@ -72,7 +72,8 @@ impl Sharing {
 
     pub fn merge_asked(&self, change: &Change, database: &Database) {
         let Some(node) = change.key.strip_prefix(ASKED) else { return };
-        let asked = change.entry.as_ref().and_then(|entry| serde_json::from_slice::<Asked>(&entry.value).ok());
+        let asked =
+            change.entry.as_ref().and_then(|entry| serde_json::from_slice::<Asked>(&entry.value).ok());
         if let Some(asked) = asked.filter(|_| node != self.node) {
             database.merge_asked(&asked);
         }
@@ -81,7 +82,8 @@ impl Sharing {
     pub async fn tell_metrics(&mut self, database: &Database) -> store::Result<()> {
         let database = database.clone();
         let snapshot = tokio::task::spawn_blocking(move || database.snapshot());
-        let snapshot = Bytes::from(snapshot.await.map_err(|error| store::Error::Unavailable(error.to_string()))?);
+        let snapshot =
+            Bytes::from(snapshot.await.map_err(|error| store::Error::Unavailable(error.to_string()))?);
         let manifest = Manifest {
             node: self.node.clone(),
             generation: Timestamp::now().as_millisecond(),

@@ -45,7 +45,8 @@ async fn metrics_of_the_scraper_reach_the_others() {
 async fn what_one_node_is_asked_all_collect() {
     let store = store();
     let (here, there) = (asking("http_requests_total"), Database::default());
-    let (mut asked, other) = (Sharing::new(store.clone(), "a".into()), Sharing::new(store.clone(), "b".into()));
+    let (mut asked, other) =
+        (Sharing::new(store.clone(), "a".into()), Sharing::new(store.clone(), "b".into()));
     asked.tell_asked(&here).await.unwrap();
     let mut news = store.watch(PREFIX).await.unwrap();
     let change = news.next().await.unwrap();

@@ -261,6 +261,7 @@ impl crate::Rule for Rule {
             }
             Rule::Stabilized(stabilized) => stabilized.words(before, after, out),
             Rule::Budget(budget) => budget.words(before, after, out),
+            Rule::ToFloor { min } if after > before => write!(out, "up to the minimum of {min}"),
             Rule::ToFloor { min } => write!(out, "idle, so down to the minimum of {min}"),
             Rule::Veto { .. } if after == 0 => out.write_str("idle, and the metrics agree on zero"),
             Rule::Veto { .. } => write!(out, "idle, but the metrics do not agree to fewer than {after}"),

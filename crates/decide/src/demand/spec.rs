@@ -129,7 +129,8 @@ impl Scale {
             check_range("ReplicaMax", max, 0..=i32::MAX)?;
         }
         let Behavior { scale_up, scale_down } = &self.behavior;
-        for (direction, policies) in [("ScaleUp", scale_up.policies()), ("ScaleDown", scale_down.policies())] {
+        for (direction, policies) in [("ScaleUp", scale_up.policies()), ("ScaleDown", scale_down.policies())]
+        {
             for (idx, policy) in policies.iter().enumerate() {
                 let path = format!("Behavior.{direction}.Policies[{idx}]");
                 check_range(&format!("{path}.Value"), policy.value, 0..=i32::MAX)?;

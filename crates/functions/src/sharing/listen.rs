@@ -35,6 +35,17 @@ pub(super) async fn run(sharing: &Sharing) {
     }
 }
 
+/// What was said before this node came.
+pub(super) async fn recall(sharing: &Sharing) -> store::Result<()> {
+    for (key, entry) in sharing.store.list(PREFIX).await? {
+        let word = serde_json::from_slice::<Word>(&entry.value);
+        if let (Some((function, _)), Ok(word)) = (parse_key(&key), word) {
+            sharing.activity.heard(&function.into(), word.last);
+        }
+    }
+    Ok(())
+}
+
 fn hear(sharing: &Sharing, active: &mut Active, change: &Change) {
     let Some((function, node)) = parse_key(&change.key) else { return };
     let (function, node): (Arc<str>, Arc<str>) = (function.into(), node.into());

@@ -5,8 +5,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use store::NewItem;
 
 use super::{
-    ELEMENT_ID, refused_by_store,
+    ELEMENT_ID,
     record::{self, Head},
+    refused_by_store,
 };
 use crate::{
     body::Body,

@@ -47,21 +47,17 @@ impl QueueGauges {
                 "Asynchronous calls that wait for their turn.",
                 &|counts| counts.ready as f64,
             ),
-            gauge(
-                "slimfaas_function_queue_in_flight_items",
-                "Asynchronous calls under way.",
-                &|counts| counts.in_flight as f64,
-            ),
+            gauge("slimfaas_function_queue_in_flight_items", "Asynchronous calls under way.", &|counts| {
+                counts.in_flight as f64
+            }),
             gauge(
                 "slimfaas_function_queue_retry_pending_items",
                 "Asynchronous calls that wait for their next attempt.",
                 &|counts| counts.retry_pending as f64,
             ),
-            gauge(
-                "ballast_function_queue_dead_items",
-                "Asynchronous calls that were given up.",
-                &|counts| counts.dead as f64,
-            ),
+            gauge("ballast_function_queue_dead_items", "Asynchronous calls that were given up.", &|counts| {
+                counts.dead as f64
+            }),
             gauge(
                 "ballast_function_queue_oldest_seconds",
                 "How long the oldest of those waits that wait for their turn.",

@@ -11,11 +11,7 @@ use std::{
 use store::{Counts, Take};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{
-    attempt::{LEASE, attempt},
-    gauges::QueueGauges,
-    places::Places,
-};
+use super::{attempt::attempt, gauges::QueueGauges, places::Places};
 use crate::gateway::Gateway;
 
 /// Before the store is asked again that could not answer.
@@ -89,7 +85,8 @@ impl Pump {
                 break;
             }
             let leased = Instant::now();
-            let take = Take { holder: self.holder.clone(), in_flight, now, lease: LEASE };
+            let lease = self.gateway.options().async_lease;
+            let take = Take { holder: self.holder.clone(), in_flight, now, lease };
             let taken = store.take(&self.function, take).await?;
             if taken.is_empty() {
                 break;

@@ -3,8 +3,9 @@
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 
 use super::{
-    ELEMENT_ID, TRY_NUMBER, refused_by_store,
+    ELEMENT_ID, TRY_NUMBER,
     record::{self, Finished},
+    refused_by_store,
 };
 use crate::{
     body::Body,
@@ -28,8 +29,7 @@ pub(crate) async fn result(gateway: &Gateway, name: &str, id: &str) -> Response<
         Ok(place) => place,
         Err(error) => return refused_by_store(&error),
     };
-    let is_pending =
-        matches!(place, Some(store::Place::Waiting { .. } | store::Place::InFlight { .. }));
+    let is_pending = matches!(place, Some(store::Place::Waiting { .. } | store::Place::InFlight { .. }));
     let kept = match gateway.store().get(&key(name, id)).await {
         Ok(kept) => kept.filter(|_| !is_pending),
         Err(error) => return refused_by_store(&error),
@@ -51,8 +51,9 @@ pub(crate) async fn result(gateway: &Gateway, name: &str, id: &str) -> Response<
             response
         }
         (None, None) => {
-            return Refusal::NotFound
-                .reply(format_args!("{name} has no call {id}: it never was, or its result is no longer kept"));
+            return Refusal::NotFound.reply(format_args!(
+                "{name} has no call {id}: it never was, or its result is no longer kept"
+            ));
         }
     };
     if let Ok(id) = HeaderValue::try_from(id) {

@@ -48,8 +48,8 @@ pub(crate) struct Lasting {
 pub(crate) enum SendError {
     /// It has seen nothing of the request, which is handed back.
     Refused { request: Box<Request<Outgoing>>, error: io::Error },
-    /// It may have seen the request.
-    Broken(hyper::Error),
+    /// It may have seen the request. What may be asked twice is there again.
+    Broken { error: hyper::Error, again: Option<Box<Request<Outgoing>>> },
 }
 
 /// Free connections beyond this are closed at once.
@@ -95,19 +95,23 @@ impl Pod {
             request = match connection.exchange(request).await {
                 Ok(exchange) => return Ok(exchange),
                 Err(Failure::NotSent(request)) => *request,
-                Err(Failure::Broken(error)) => again.ok_or(SendError::Broken(error))?,
+                Err(Failure::Broken(error)) => match again {
+                    Some(again) => again,
+                    None => return Err(SendError::Broken { error, again: None }),
+                },
             };
         }
         let connection = match self.connect(connect_timeout).await {
             Ok(connection) => connection,
             Err(error) => return Err(SendError::Refused { request: Box::new(request), error }),
         };
+        let again = copy_if_repeatable(&request);
         connection.exchange(request).await.map_err(|failure| match failure {
             Failure::NotSent(request) => {
                 let error = io::Error::new(io::ErrorKind::ConnectionReset, "closed before the call was sent");
                 SendError::Refused { request, error }
             }
-            Failure::Broken(error) => SendError::Broken(error),
+            Failure::Broken(error) => SendError::Broken { error, again: again.map(Box::new) },
         })
     }
 

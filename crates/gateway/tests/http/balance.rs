@@ -4,7 +4,7 @@ use std::{
 };
 
 use http::StatusCode;
-use tokio::sync::Semaphore;
+use tokio::{io::AsyncReadExt, sync::Semaphore};
 
 use crate::support::*;
 
@@ -107,7 +107,7 @@ async fn when_all_refuse_for_long_the_caller_may_try_again() {
     assert!(text(&answer).starts_with("no pod of fib takes a connection: "), "{}", text(&answer));
 }
 
-/// Pods come, go and are killed under load: no call that may be tried again fails.
+/// The catalog changes under load. Pods that it no longer names finish what they have, as pods do that are told to stop.
 #[tokio::test]
 async fn no_call_is_lost_while_pods_come_and_go() {
     let rig = Arc::new(Rig::new().await);
@@ -128,21 +128,54 @@ async fn no_call_is_lost_while_pods_come_and_go() {
         })
         .collect();
     let mut pods = vec![first];
-    for n in 1..10 {
-        until("some calls", || pods.last().unwrap().calls() >= 20).await;
+    for _ in 1..10 {
+        let is_over = || callers.iter().all(|caller| caller.is_finished());
+        until("some calls", || pods.last().unwrap().calls() >= 20 || is_over()).await;
         let next = Pod::echo("next").await;
         rig.functions([function("fib", &[&next])]);
-        if n % 2 == 0 {
-            // Calls under way are finished first, as a pod does that is told to stop.
-            pods.last().unwrap().kill_when_idle().await;
-        }
         pods.push(next);
-        if callers.iter().all(|caller| caller.is_finished()) {
-            break;
-        }
     }
     for caller in callers {
         patient("a caller", caller).await.unwrap();
     }
     assert_eq!(*failed.lock().unwrap(), BTreeMap::new());
+}
+
+/// A pod dies with a call in its hands. What changes nothing is asked of another; the rest the caller must decide.
+#[tokio::test]
+async fn a_call_that_changes_nothing_survives_its_pod() {
+    let rig = Rig::new().await;
+    let (pod, dying) = (Pod::echo("pod").await, dying().await);
+    let mut fib = function("fib", &[&pod]);
+    fib.pods.push(ready_at(dying));
+    rig.functions([fib]);
+    for _ in 0..6 {
+        assert_eq!(rig.get("/function/fib").await.status(), 200);
+        until("the call to end", || rig.activity.of("fib").active == 0).await;
+    }
+    assert!(rig.metric("ballast_gateway_retried_calls_total", "fib") >= 1.0);
+    let mut only = function("only", &[]);
+    only.pods = vec![ready_at(dying)];
+    rig.functions([only]);
+    for method in ["GET", "POST"] {
+        let answer = rig.send(rig.request(method, "/function/only").body(Default::default()).unwrap()).await;
+        assert_eq!(
+            (answer.status().as_u16(), header_of(&answer, "ballast-error")),
+            (502, Some("broken-connection"))
+        );
+        assert_eq!(header_of(&answer, "retry-after"), None, "the call may have happened");
+    }
+}
+
+/// Takes connections and requests, and answers with nothing.
+async fn dying() -> std::net::SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 1024]).await;
+        }
+    });
+    address
 }

@@ -24,7 +24,8 @@ async fn gated(gate: &Arc<Semaphore>) -> Pod {
 
 #[tokio::test]
 async fn calls_under_way_are_finished_and_no_more_accepted() {
-    let rig = Rig::with(Options { grace: Duration::from_secs(3600), ..Options::default() }, Hooks::default()).await;
+    let rig =
+        Rig::with(Options { grace: Duration::from_secs(3600), ..Options::default() }, Hooks::default()).await;
     let gate = Arc::new(Semaphore::new(0));
     let pod = gated(&gate).await;
     rig.functions([function("fib", &[&pod]), function("asleep", &[])]);
@@ -51,12 +52,13 @@ async fn calls_under_way_are_finished_and_no_more_accepted() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_at_the_end() {
-    let rig = Rig::with(Options { grace: Duration::from_secs(3600), ..Options::default() }, Hooks::default()).await;
+    let rig =
+        Rig::with(Options { grace: Duration::from_secs(3600), ..Options::default() }, Hooks::default()).await;
     let mut client = rig.connect().await;
     client.write_all(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
     let mut answer = Vec::new();
     patient("the answer", async {
-        while !answer.ends_with(b"OK") {
+        while !answer.ends_with(b"\r\n\r\nOK") {
             answer.push(client.read_u8().await.unwrap());
         }
     })
@@ -68,7 +70,9 @@ async fn an_idle_connection_is_closed_at_the_end() {
 
 #[tokio::test]
 async fn after_the_grace_period_calls_are_cut_off() {
-    let rig = Rig::with(Options { grace: Duration::from_millis(100), ..Options::default() }, Hooks::default()).await;
+    let rig =
+        Rig::with(Options { grace: Duration::from_millis(100), ..Options::default() }, Hooks::default())
+            .await;
     let pod = Pod::start(|_| std::future::pending()).await;
     rig.functions([function("fib", &[&pod])]);
     let mut client = rig.connect().await;

@@ -128,7 +128,8 @@ async fn what_cannot_wake_is_refused_at_once() {
         settings.scaling.scale = Some(Scale { replica_max: Some(0), ..Scale::default() });
     });
     rig.functions([portless, capped]);
-    for (name, why) in [("portless", "its pods declare no container port"), ("capped", "its ReplicaMax is 0")] {
+    for (name, why) in [("portless", "its pods declare no container port"), ("capped", "its ReplicaMax is 0")]
+    {
         let answer = rig.get(&format!("/function/{name}")).await;
         assert_eq!(answer.status(), 503);
         assert_eq!(header_of(&answer, "ballast-error"), Some("cannot-wake"));
@@ -162,7 +163,8 @@ async fn a_client_that_leaves_waits_no_longer() {
         client.write_all(head.as_bytes()).await.unwrap();
         until("the call to be held", || rig.held() == 1).await;
         drop(client);
-        until(&format!("{head:?} to be given up"), || rig.held() == 0 && rig.activity.of("fib").active == 0).await;
+        until(&format!("{head:?} to be given up"), || rig.held() == 0 && rig.activity.of("fib").active == 0)
+            .await;
     }
 }
 

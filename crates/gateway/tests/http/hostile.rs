@@ -67,12 +67,16 @@ async fn what_could_be_read_in_two_ways() {
         (many, None),
     ] {
         seen.lock().unwrap().clear();
-        let answer = rig.raw(format!("POST /function/fib/x HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{rest}")).await;
+        let answer =
+            rig.raw(format!("POST /function/fib/x HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{rest}")).await;
         let (short, seen) = (rest.chars().take(120).collect::<String>(), seen.lock().unwrap().clone());
         match allowed {
             Some(body) => {
                 assert_eq!(seen, [format!("POST /x {body:?}")], "{short:?}");
-                assert!(answer.starts_with("HTTP/1.1 200 ") && answer.matches("HTTP/1.1").count() == 1, "{answer}");
+                assert!(
+                    answer.starts_with("HTTP/1.1 200 ") && answer.matches("HTTP/1.1").count() == 1,
+                    "{answer}"
+                );
             }
             None => {
                 let is_refused = answer.is_empty() || answer.starts_with("HTTP/1.1 4");
@@ -127,7 +131,8 @@ async fn first_lines_that_mean_harm() {
         assert_eq!(*seen.lock().unwrap(), Vec::<String>::new(), "{short:?}");
     }
     // A whole address names a host, and that is not believed.
-    let answer = rig.raw("GET http://10.0.0.1/function/fib/x HTTP/1.1\r\nhost: y\r\nconnection: close\r\n\r\n").await;
+    let answer =
+        rig.raw("GET http://10.0.0.1/function/fib/x HTTP/1.1\r\nhost: y\r\nconnection: close\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(*seen.lock().unwrap(), ["GET /x \"\""]);
 }

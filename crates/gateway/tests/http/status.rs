@@ -71,7 +71,10 @@ async fn readiness_tells_what_is_missing() {
     };
     let rig = Rig::with(Options::default(), hooks).await;
     let seen = rig.get("/ready").await;
-    assert_eq!((seen.status().as_u16(), text(&seen)), (503, "NOT_READY\nthe functions are not known yet\n".into()));
+    assert_eq!(
+        (seen.status().as_u16(), text(&seen)),
+        (503, "NOT_READY\nthe functions are not known yet\n".into())
+    );
     rig.functions([]);
     let seen = rig.get("/ready").await;
     assert_eq!((seen.status().as_u16(), text(&seen)), (503, "NOT_READY\nno master\n".into()));
@@ -158,7 +161,8 @@ async fn streams_are_bounded() {
 
 #[tokio::test]
 async fn a_stream_does_not_hold_up_the_end() {
-    let rig = Rig::with(Options { grace: Duration::from_secs(3600), ..Options::default() }, Hooks::default()).await;
+    let rig =
+        Rig::with(Options { grace: Duration::from_secs(3600), ..Options::default() }, Hooks::default()).await;
     let mut follower = follow(&rig).await;
     event(&mut follower, "state").await;
     rig.shutdown.cancel();

@@ -57,7 +57,8 @@ impl Rig {
         let parts = Parts { catalog: catalog.clone(), activity: activity.clone(), store, options, hooks };
         let gateway = Gateway::new(parts);
         let shutdown = CancellationToken::new();
-        let (address, ended) = gateway.listen("127.0.0.1:0".parse().unwrap(), shutdown.clone()).await.unwrap();
+        let (address, ended) =
+            gateway.listen("127.0.0.1:0".parse().unwrap(), shutdown.clone()).await.unwrap();
         let client = Client::builder(TokioExecutor::new()).build_http();
         Rig { gateway, address, catalog, activity, shutdown, ended, client }
     }
@@ -207,7 +208,6 @@ type Answering = Pin<Box<dyn Future<Output = Response<PodBody>> + Send>>;
 pub struct Pod {
     pub address: SocketAddr,
     calls: Arc<AtomicUsize>,
-    under_way: Arc<AtomicUsize>,
     connections: Arc<AtomicUsize>,
     stop: CancellationToken,
 }
@@ -229,11 +229,10 @@ impl Pod {
     {
         let listener = TcpListener::bind((ip, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
-        let [calls, under_way, connections] = [(); 3].map(|()| Arc::new(AtomicUsize::new(0)));
+        let [calls, connections] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let pod = Pod {
             address,
             calls: calls.clone(),
-            under_way: under_way.clone(),
             connections: connections.clone(),
             stop: CancellationToken::new(),
         };
@@ -243,16 +242,11 @@ impl Pod {
             loop {
                 let Ok((stream, _)) = listener.accept().await else { return };
                 connections.fetch_add(1, Ordering::SeqCst);
-                let (answer, calls, under_way) = (answer.clone(), calls.clone(), under_way.clone());
+                let (answer, calls) = (answer.clone(), calls.clone());
                 let service = service_fn(move |request| {
                     calls.fetch_add(1, Ordering::SeqCst);
-                    under_way.fetch_add(1, Ordering::SeqCst);
-                    let (answering, under_way) = (answer(request), under_way.clone());
-                    async move {
-                        let answer = answering.await;
-                        under_way.fetch_sub(1, Ordering::SeqCst);
-                        Ok::<_, std::convert::Infallible>(answer)
-                    }
+                    let answering = answer(request);
+                    async move { Ok::<_, std::convert::Infallible>(answering.await) }
                 });
                 let stop = stop.clone();
                 tokio::spawn(stop.run_until_cancelled_owned(async move {
@@ -286,17 +280,6 @@ impl Pod {
 
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
-    }
-
-    /// Goes away while it has nothing to do; what arrives in that moment is lost.
-    pub async fn kill_when_idle(&self) {
-        until("the pod to be idle", || self.under_way.load(Ordering::SeqCst) == 0).await;
-        self.kill();
-    }
-
-    /// Goes away at once, with all its connections.
-    pub fn kill(&self) {
-        self.stop.cancel();
     }
 }
 

@@ -35,9 +35,13 @@ async fn a_trusted_proxy_names_the_caller() {
     let rig = Rig::with(options, Hooks::default()).await;
     let pod = Pod::echo("pod").await;
     rig.snapshot([function_with("secret", &[&pod], private)], &["10.1.1.1"]);
-    for (forwarded, status) in
-        [("10.1.1.1", 200), ("6.6.6.6", 404), ("10.1.1.1, 6.6.6.6", 404), ("6.6.6.6, 10.1.1.1", 200), ("10.1.1.10", 404)]
-    {
+    for (forwarded, status) in [
+        ("10.1.1.1", 200),
+        ("6.6.6.6", 404),
+        ("10.1.1.1, 6.6.6.6", 404),
+        ("6.6.6.6, 10.1.1.1", 200),
+        ("10.1.1.10", 404),
+    ] {
         let request = rig.request("GET", "/function/secret").header("x-forwarded-for", forwarded);
         assert_eq!(rig.send(request.body(Full::default()).unwrap()).await.status(), status, "{forwarded}");
     }
@@ -68,7 +72,8 @@ async fn private_paths_cannot_be_disguised() {
         ("/admin/open/..;/x", 400),
         ("/./admin", 400),
     ] {
-        let answer = rig.raw(format!("GET /function/mixed{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
+        let answer =
+            rig.raw(format!("GET /function/mixed{path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
         let answer = answer.await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
     }

@@ -14,7 +14,7 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    server::{PATIENCE, unavailable},
+    server::{Server, unavailable},
     view::{Subject, View},
 };
 use crate::{
@@ -32,21 +32,23 @@ pub struct Following {
     applied: watch::Sender<Option<u64>>,
     listeners: Mutex<Vec<Mailbox<()>>>,
     restart: Notify,
+    patience: Duration,
     stop: CancellationToken,
 }
 
 /// Stops to follow when dropped.
 pub struct Guard(Arc<Following>);
 
-pub fn start(client: async_nats::Client, stream: Stream, name: String) -> Guard {
+pub fn start(server: Arc<Server>, stream: Stream, name: String) -> Guard {
     let following = Arc::new(Following {
         view: Mutex::default(),
         applied: watch::Sender::new(None),
         listeners: Mutex::default(),
         restart: Notify::new(),
+        patience: server.patience,
         stop: CancellationToken::new(),
     });
-    tokio::spawn(following.clone().run(client, stream, name));
+    tokio::spawn(following.clone().run(server, stream, name));
     Guard(following)
 }
 
@@ -82,7 +84,7 @@ impl Following {
             }
         };
         let late = |_| Error::Unavailable(format!("NATS does not tell of the queues up to {sequence}"));
-        tokio::time::timeout(PATIENCE, wait).await.map_err(late)
+        tokio::time::timeout(self.patience, wait).await.map_err(late)
     }
 
     /// All that hold anything, then those that change.
@@ -107,11 +109,11 @@ impl Following {
         self.listeners().retain(|mailbox| mailbox.tell(queue, ()));
     }
 
-    async fn run(self: Arc<Self>, client: async_nats::Client, stream: Stream, name: String) {
+    async fn run(self: Arc<Self>, server: Arc<Server>, stream: Stream, name: String) {
         let stop = self.stop.clone();
         let follow = async {
             loop {
-                if let Err(error) = self.follow(&client, &stream, &name).await {
+                if let Err(error) = self.follow(&server, &stream, &name).await {
                     tracing::debug!(%error, "reading the queues anew");
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
@@ -122,11 +124,11 @@ impl Following {
     }
 
     /// Reads everything from the beginning and goes on until it cannot, or is told to begin again.
-    async fn follow(&self, client: &async_nats::Client, stream: &Stream, name: &str) -> Result<()> {
+    async fn follow(&self, server: &Server, stream: &Stream, name: &str) -> Result<()> {
         // The last message may have expired: then it is never sent, and this number is all that tells of it.
         let last = stream.get_info().await.map_err(unavailable)?.state.last_sequence;
         let config = OrderedConfig {
-            deliver_subject: client.new_inbox(),
+            deliver_subject: server.client.new_inbox(),
             headers_only: true,
             ..Default::default()
         };
@@ -135,7 +137,7 @@ impl Following {
         let mut messages = consumer.messages().await.map_err(unavailable)?;
         let mut fresh = View::default();
         while pending > 0 {
-            let message = tokio::time::timeout(PATIENCE, messages.next()).await.map_err(unavailable)?;
+            let message = tokio::time::timeout(self.patience, messages.next()).await.map_err(unavailable)?;
             let message = message.ok_or_else(|| unavailable("the queues' stream ended"))?;
             let message = message.map_err(unavailable)?;
             let info = message.info().map_err(unavailable)?;

@@ -52,7 +52,11 @@ impl Keys {
         };
         let bucket = server.context.create_or_update_key_value(bucket).await;
         let bucket = bucket.map_err(|error| error.to_string())?;
-        Ok(Keys { client: server.client.clone(), prefix: format!("$KV.{}.", bucket.name), stream: bucket.stream })
+        Ok(Keys {
+            client: server.client.clone(),
+            prefix: format!("$KV.{}.", bucket.name),
+            stream: bucket.stream,
+        })
     }
 
     pub async fn get(&self, server: &Server, key: &str) -> Result<Option<Entry>> {

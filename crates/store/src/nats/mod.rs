@@ -39,7 +39,7 @@ pub struct Nats {
 impl Nats {
     /// `addresses`: `nats://HOST:PORT`, several with commas.
     pub async fn connect(addresses: &str, options: Options) -> Result<Self> {
-        let server = Arc::new(Server::connect(addresses).await?);
+        let server = Arc::new(Server::connect(addresses, options.patience).await?);
         let began = tokio::time::Instant::now();
         let (keys, queues) = loop {
             let opened = async {
@@ -85,7 +85,7 @@ impl Store for Nats {
 
     async fn list(&self, prefix: &str) -> Result<Vec<(String, Entry)>> {
         self.server.check()?;
-        let list = tokio::time::timeout(server::PATIENCE, self.keys.list(prefix)).await;
+        let list = tokio::time::timeout(self.options.patience, self.keys.list(prefix)).await;
         list.map_err(unavailable)?
     }
 

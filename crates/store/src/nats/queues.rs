@@ -59,9 +59,8 @@ impl Queues {
     ) -> Result<Self, String> {
         let created = server.context.create_or_update_stream(follow::config(name, replicas)).await;
         let info = created.map_err(|error| error.to_string())?;
-        let stream =
-            server.context.get_stream(&info.config.name).await.map_err(|error| error.to_string())?;
-        let following = follow::start(server.client.clone(), stream.clone(), name.to_owned());
+        let stream = server.context.get_stream(&info.config.name).await.map_err(|error| error.to_string())?;
+        let following = follow::start(server.clone(), stream.clone(), name.to_owned());
         Ok(Queues {
             server,
             stream,

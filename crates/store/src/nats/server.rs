@@ -16,12 +16,10 @@ use tokio::sync::Mutex;
 
 use crate::{Error, Result};
 
-/// A server that does not answer in this time counts as gone. What was asked may still happen.
-pub const PATIENCE: Duration = Duration::from_secs(5);
-
 pub struct Server {
     pub client: Client,
     pub context: Context,
+    pub patience: Duration,
     /// Held while the messages of a batch are sent: the server keeps only so many unfinished ones.
     batches: Mutex<u64>,
     /// Names the batches of this process.
@@ -43,12 +41,12 @@ pub struct Outgoing {
 }
 
 impl Server {
-    pub async fn connect(addresses: &str) -> Result<Self> {
+    pub async fn connect(addresses: &str, patience: Duration) -> Result<Self> {
         let servers: Vec<String> = addresses.split(',').map(|address| address.trim().to_owned()).collect();
         let client = ConnectOptions::new()
             .name("ballast")
-            .connection_timeout(PATIENCE)
-            .request_timeout(Some(PATIENCE))
+            .connection_timeout(patience)
+            .request_timeout(Some(patience))
             .reconnect_delay_callback(|attempts| Duration::from_millis((attempts as u64 * 50).min(1000)))
             .connect(servers)
             .await
@@ -57,12 +55,12 @@ impl Server {
                     "cannot reach NATS at {addresses}: {error}; is it running, with JetStream (-js)?"
                 ))
             })?;
-        let context = jetstream::ContextBuilder::new().timeout(PATIENCE).build(client.clone());
+        let context = jetstream::ContextBuilder::new().timeout(patience).build(client.clone());
         let name = client.new_inbox().replace('.', "-");
-        Ok(Server { client, context, batches: Mutex::new(0), name })
+        Ok(Server { client, context, patience, batches: Mutex::new(0), name })
     }
 
-    /// Fails at once while there is no connection, rather than after [`PATIENCE`].
+    /// Fails at once while there is no connection, rather than after all patience.
     pub fn check(&self) -> Result<()> {
         match self.client.connection_state() {
             State::Connected => Ok(()),

@@ -1,14 +1,15 @@
 //! Where the store under test lives.
 
 use std::{
-    future::Future,
     sync::atomic::{AtomicUsize, Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use store::{Limits, Options, Shared, Take};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
+
+pub use crate::eventually::eventually;
 
 pub struct Home {
     address: String,
@@ -42,7 +43,9 @@ impl Home {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let directory = TempDir::with_prefix("ballast-store-").unwrap();
         let name = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
-        let options = Options { name, ..Options::default() };
+        // a busy machine is no reason to fail
+        let patience = Duration::from_secs(120);
+        let options = Options { name, patience, ..Options::default() };
         Home { address: address(directory.path()), options, memory: None, _directory: directory }
     }
 
@@ -63,7 +66,7 @@ impl Home {
             return memory.clone();
         }
         // a file that was just closed is free once its writer ended
-        eventually("the store opens", || async {
+        eventually("the store opens", async || {
             store::open(&self.address, self.options.clone()).await.map_err(|error| error.to_string())
         })
         .await
@@ -77,24 +80,6 @@ impl Home {
             nodes.push(if is_shared { self.open().await } else { nodes[0].clone() });
         }
         nodes
-    }
-}
-
-/// Tries until it works, for two minutes.
-pub async fn eventually<T, E, F>(what: &str, mut attempt: impl FnMut() -> F) -> T
-where
-    E: std::fmt::Debug,
-    F: Future<Output = Result<T, E>>,
-{
-    let began = Instant::now();
-    loop {
-        match attempt().await {
-            Ok(value) => return value,
-            Err(error) if began.elapsed() > Duration::from_secs(120) => {
-                panic!("still not so after two minutes: {what}: {error:?}")
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
-        }
     }
 }
 

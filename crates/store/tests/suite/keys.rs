@@ -82,7 +82,7 @@ pub async fn keys_with_a_time_pass(home: Home) {
     store.put("passes", bytes("1"), Expect::Anything, second).await.unwrap();
     store.put("stays", bytes("1"), Expect::Anything, second).await.unwrap();
     store.put("stays", bytes("2"), Expect::Anything, None).await.unwrap();
-    eventually("the key passes", || async {
+    eventually("the key passes", async || {
         let (entry, list) = (store.get("passes").await.unwrap(), store.list("passes").await.unwrap());
         if entry.is_none() && list.is_empty() { Ok(()) } else { Err((entry, list)) }
     })

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "../shared/eventually.rs"]
+mod eventually;
 mod home;
 mod keys;
 mod model;

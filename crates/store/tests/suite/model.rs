@@ -75,7 +75,8 @@ impl Model {
 
     /// False if the ticket is not the one that counts.
     fn settle(&mut self, id: u8, ticket: u64, settle: &Settle) -> bool {
-        let Some(at) = self.items.iter().position(|item| item.0 == id && item.2 == Stands::Held(ticket)) else {
+        let Some(at) = self.items.iter().position(|item| item.0 == id && item.2 == Stands::Held(ticket))
+        else {
             return false;
         };
         match settle {

@@ -33,7 +33,7 @@ async fn take_one(store: &Shared, lease: Duration) -> Taken {
 }
 
 async fn take_eventually(store: &Shared, lease: Duration) -> Taken {
-    eventually("there is an item to take", || async {
+    eventually("there is an item to take", async || {
         store.take("q", take(1, 100, lease)).await.unwrap().pop().ok_or(())
     })
     .await
@@ -132,7 +132,7 @@ pub async fn what_nobody_settles_is_given_out_again(home: Home) {
     // late, but nobody else has it: work that was done is not done again
     enqueue(&store, &["b"]).await;
     let taken = take_one(&store, SHORT).await;
-    eventually("the lease passes", || async {
+    eventually("the lease passes", async || {
         let counts = store.counts("q").await.unwrap();
         if counts.in_flight == 0 { Ok(()) } else { Err(counts) }
     })
@@ -260,9 +260,12 @@ pub async fn items_are_found_by_id(home: Home) {
 pub async fn changes_are_told(home: Home) {
     let [here, there] = home.nodes(2).await.try_into().ok().unwrap();
     enqueue(&here, &["a"]).await;
-    eventually("the other node knows", || async {
-        if there.queues().await.unwrap() == ["q"] { Ok(()) } else { Err(()) }
-    })
+    eventually(
+        "the other node knows",
+        async || {
+            if there.queues().await.unwrap() == ["q"] { Ok(()) } else { Err(()) }
+        },
+    )
     .await;
     let mut changes = there.queue_changes().await.unwrap();
     assert_eq!(changes.next().await.unwrap(), "q");

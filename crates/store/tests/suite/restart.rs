@@ -37,12 +37,12 @@ pub async fn everything_outlives_a_restart(home: Home) {
     let entry = store.get("key").await.unwrap().unwrap();
     assert_eq!((entry.revision, &entry.value[..]), (revision, &b"1"[..]));
     assert!(store.put("key", Bytes::new(), Expect::Revision(revision), None).await.unwrap() > revision);
-    eventually("the key passes", || async {
+    eventually("the key passes", async || {
         let entry = store.get("passing").await.unwrap();
         if entry.is_none() { Ok(()) } else { Err(entry) }
     })
     .await;
-    let counts = eventually("what waited is ready", || async {
+    let counts = eventually("what waited is ready", async || {
         let counts = store.counts("q").await.unwrap();
         if counts.retry_pending == 0 && counts.in_flight == 1 { Ok(counts) } else { Err(counts) }
     })

@@ -3,7 +3,10 @@
 use anyhow::{Result, ensure};
 use e2e::eventually;
 use k8s_openapi::api::core::v1::{Event, Pod};
-use kube::{ResourceExt, api::{DeleteParams, ListParams}};
+use kube::{
+    ResourceExt,
+    api::{DeleteParams, ListParams},
+};
 use nix::sys::signal::Signal;
 
 use super::metrics::scale;
@@ -87,14 +90,15 @@ pub async fn one_of_three_nats_servers_may_die(world: &mut World) -> Result<()> 
     Ok(())
 }
 
-/// The call of a pod that dies is answered, and the next one goes elsewhere.
+/// The call of a pod that dies is answered, at the latest at its deadline, and the next one goes elsewhere.
 pub async fn a_pod_may_die_during_a_call(world: &mut World) -> Result<()> {
-    world.function("fib", &[("ReplicasMin", "1")]).await?;
+    let deadline = r#"{"DefaultSync":{"HttpTimeout":20}}"#;
+    world.function("fib", &[("ReplicasMin", "1"), ("Configuration", deadline)]).await?;
     world.ok("fib/fib/1").await?;
     let gateway = world.any_gateway();
     let call = tokio::spawn(crate::http::get(gateway, "/function/fib/sleep/600"));
     eventually("the call to be under way", || async {
-        let status = world.status("fib").await?;
+        let status = crate::http::get(gateway, "/status-function/fib").await?.json()?;
         Ok(if status["ActiveCalls"] == 1 { Ok(()) } else { Err(status) })
     })
     .await?;
@@ -104,6 +108,31 @@ pub async fn a_pod_may_die_during_a_call(world: &mut World) -> Result<()> {
     }
     let answer = call.await??;
     ensure!((500..600).contains(&answer.status), "{answer:?}");
-    world.ok("fib/fib/10").await?;
+    eventually("the next call to be answered", || async {
+        let answer = world.call("fib/fib/10").await?;
+        Ok(if answer.status == 200 { Ok(()) } else { Err(answer) })
+    })
+    .await
+}
+
+/// Calls are accepted by the other nodes while the master dies: every one of them is made.
+pub async fn no_accepted_call_is_lost_with_the_master(world: &mut World) -> Result<()> {
+    world.function("fib", &[("NumberParallelRequest", "4")]).await?;
+    let old = world.master().await?;
+    let gateway = world.nodes.iter().find(|node| node.name != old).map(|node| node.gateway);
+    let gateway = gateway.unwrap_or_else(|| world.any_gateway());
+    let mut accepted = Vec::new();
+    for n in 0..60 {
+        if n == 20 {
+            // some are waiting, some are under way
+            world.node(&old)?.kill();
+        }
+        accepted.push(world.later(gateway, "fib/fib/5").await?);
+    }
+    for id in &accepted {
+        let answer = crate::world::result_at(gateway, "fib", id).await?;
+        ensure!(answer.status == 200 && answer.json()?["fibonacci"] == 5, "{id}: {answer:?}");
+    }
+    ensure!(world.master().await? != old);
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod asleep_and_awake;
 mod faults;
 mod metrics;
+mod queue;
 mod visible;
 
 use anyhow::Result;
@@ -40,6 +41,10 @@ tests! {
     metrics::metrics_veto_zero_until_they_agree,
     visible::bad_annotations_are_told_and_the_function_is_served,
     visible::debug_endpoints_answer_as_the_guide_says,
+    queue::a_result_can_be_read,
+    queue::a_call_that_fails_is_tried_again_and_given_up,
+    queue::no_more_than_the_limit_are_under_way,
+    faults::no_accepted_call_is_lost_with_the_master on Three,
     faults::another_node_follows_a_killed_master on Three,
     faults::a_paused_master_cannot_write on Three,
     faults::another_node_follows_a_killed_scraper on Three,

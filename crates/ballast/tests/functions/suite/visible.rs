@@ -14,7 +14,9 @@ pub async fn bad_annotations_are_told_and_the_function_is_served(world: &mut Wor
             message.as_deref().is_some_and(|message| message.starts_with(&format!("{annotation}: ")))
         };
         let event = world.event("odd", |event| told(&event.message)).await?;
-        ensure!(event.reason.as_deref() == Some("BadAnnotation") && event.type_.as_deref() == Some("Warning"));
+        ensure!(
+            event.reason.as_deref() == Some("BadAnnotation") && event.type_.as_deref() == Some("Warning")
+        );
         let status = world.status("odd").await?;
         ensure!(status["Problems"].to_string().contains(annotation), "{status}");
     }

@@ -1,0 +1,129 @@
+//! What a node shows of itself: metrics, status, debug paths.
+
+use std::sync::{Arc, OnceLock};
+
+use controllers::{catalog, demand, scraping};
+use functions::Catalog;
+use gateway::{Gateway, Hooks, Mount, QueueGauges};
+use jiff::Timestamp;
+use metrics::{Gauge, scrape};
+use operator::{Family, Figure, Operator};
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+/// Whoever has figures. The gateway comes later than those who ask for its figures.
+#[derive(Clone)]
+pub struct Figures {
+    pub decisions: demand::Decisions,
+    pub scraper: scrape::Handle,
+    pub gateway: Arc<OnceLock<(Gateway, QueueGauges)>>,
+    pub catalog: Catalog,
+}
+
+impl Figures {
+    /// Decisions and queues; the operator adds the scraper's, and the gateway's own page has its own.
+    pub fn of_node(&self) -> Vec<Family> {
+        let mut families = Family::of_gauges(&self.decisions.gauges());
+        if let Some((_, queues)) = self.gateway.get() {
+            families.extend(queues.families(&self.catalog, Timestamp::now()).iter().map(family));
+        }
+        families
+    }
+
+    pub fn of_gateway(&self) -> Vec<Family> {
+        let families = self.gateway.get().map(|(gateway, _)| gateway.metrics().families());
+        families.unwrap_or_default().iter().map(family).collect()
+    }
+}
+
+fn family(family: &gateway::Family) -> Family {
+    let kind = match family.kind {
+        gateway::Kind::Counter => operator::Kind::Counter,
+        gateway::Kind::Gauge => operator::Kind::Gauge,
+        gateway::Kind::Histogram => operator::Kind::Histogram,
+    };
+    let figure = |sample: &gateway::Sample| Figure {
+        suffix: sample.suffix,
+        labels: sample.labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        value: sample.value,
+    };
+    let mut of_operator = Family::new(family.name, family.help, kind);
+    of_operator.figures = family.samples.iter().map(figure).collect();
+    of_operator
+}
+
+/// What the gateway serves beside functions.
+pub fn hooks(
+    figures: &Figures,
+    operator: Option<&Operator>,
+    view: &watch::Receiver<Arc<catalog::View>>,
+) -> Hooks {
+    let (for_metrics, decisions, view) = (figures.clone(), figures.decisions.clone(), view.clone());
+    let mounts =
+        operator.map(|operator| ["/debug/", "/api/v1/"].map(|prefix| mount(prefix, operator)).to_vec());
+    Hooks {
+        mounts: mounts.unwrap_or_default(),
+        metrics: Some(Arc::new(move |out: &mut String| {
+            let mut families = for_metrics.of_node();
+            families.extend(Family::of_gauges(&for_metrics.scraper.gauges()));
+            out.push_str(&operator::render(families));
+        })),
+        status: Some(Arc::new(move |name: &str| last_decision(&decisions, name))),
+        ready: Some(Arc::new(move || match view.borrow().complete {
+            true => Ok(()),
+            false => Err("the functions of the cluster are not known yet".into()),
+        })),
+    }
+}
+
+/// To whoever reaches the gateway: no token is asked for.
+fn mount(prefix: &str, operator: &Operator) -> Mount {
+    let operator = operator.without_token();
+    Mount {
+        prefix: prefix.to_owned(),
+        serve: Arc::new(move |request, _| {
+            let operator = operator.clone();
+            Box::pin(async move { operator.handle(request).await.map(gateway::Body::new) })
+        }),
+    }
+}
+
+fn last_decision(decisions: &demand::Decisions, name: &str) -> Map<String, Value> {
+    let Some(decided) = decisions.get(name) else { return Map::new() };
+    let decision = &decided.decision;
+    let last = json!({
+        "At": decided.at,
+        "Current": decision.current,
+        "Desired": decision.desired,
+        "Reason": decision.reason.code,
+        "Why": decision.why(),
+        "Steps": decision.steps,
+        "NextCheck": decision.next_check,
+    });
+    Map::from_iter([("LastDecision".to_owned(), last)])
+}
+
+/// The queues of asynchronous calls, as triggers can ask for them.
+pub fn queue_gauges(catalog: Catalog, store: store::Shared) -> scraping::OwnGauges {
+    Arc::new(move || {
+        let (catalog, store) = (catalog.clone(), store.clone());
+        Box::pin(async move {
+            let mut gauges = Vec::new();
+            for name in catalog.current().functions.keys() {
+                let Ok(counts) = store.counts(name).await else { continue };
+                for (what, n) in [
+                    ("ready", counts.ready),
+                    ("in_flight", counts.in_flight),
+                    ("retry_pending", counts.retry_pending),
+                ] {
+                    gauges.push(Gauge {
+                        name: format!("slimfaas_function_queue_{what}_items"),
+                        labels: vec![("function".to_owned(), name.to_string())],
+                        value: n as f64,
+                    });
+                }
+            }
+            gauges
+        })
+    })
+}

@@ -1,0 +1,156 @@
+//! The parts of `bench/gateway`: a tiny backend, a gateway in front of it, and loads.
+//!
+//! ```text
+//! proxy_bench backend ADDRESS                              answers everything with 128 bytes
+//! proxy_bench gateway ADDRESS BACKEND [FUNCTIONS] [STORE]  functions f0, f1, … with the backend as pod, and `asleep`
+//! proxy_bench load ADDRESS PATH RATE SECONDS CONNECTIONS   calls at fixed times; prints latencies in microseconds
+//! proxy_bench hold ADDRESS PATH CALLS                      calls that wait, until standard input ends
+//! ```
+#![allow(clippy::print_stdout, reason = "it prints what it measured")]
+#![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has no result")]
+
+use std::{io::Read, net::SocketAddr, sync::Arc, time::Duration};
+
+use api::slimfaas::Settings;
+use functions::{Activity, Catalog, Function, Pod, Snapshot, Target};
+use gateway::{Gateway, Hooks, Options, Parts};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments.as_slice() {
+        ["backend", address] => backend(address.parse()?).await,
+        ["gateway", address, backend, rest @ ..] => {
+            let functions = rest.first().map_or(Ok(1), |count| count.parse())?;
+            let store = rest.get(1).copied().unwrap_or("memory:");
+            gateway(address.parse()?, backend.parse()?, functions, store).await
+        }
+        ["load", address, path, rate, seconds, connections] => {
+            load(address.parse()?, path, rate.parse()?, seconds.parse()?, connections.parse()?).await
+        }
+        ["hold", address, path, calls] => hold(address.parse()?, path, calls.parse()?).await,
+        _ => Err("see the head of proxy_bench.rs".into()),
+    }
+}
+
+/// As little as possible: what is measured is the way to it.
+async fn backend(address: SocketAddr) -> Result<()> {
+    let listener = TcpListener::bind(address).await?;
+    let body = "x".repeat(128);
+    let answer: Arc<str> =
+        format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 128\r\n\r\n{body}").into();
+    loop {
+        let (mut stream, _) = listener.accept().await?;
+        stream.set_nodelay(true)?;
+        let answer = answer.clone();
+        tokio::spawn(async move {
+            let mut request = [0; 4096];
+            // Benchmarks send no bodies, and one request at a time.
+            while let Ok(n @ 1..) = stream.read(&mut request).await {
+                if request[..n].ends_with(b"\r\n\r\n") && stream.write_all(answer.as_bytes()).await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, store: &str) -> Result<()> {
+    let catalog = Catalog::default();
+    let pod = Pod { name: "backend".into(), ip: Some(backend.ip()), port: Some(backend.port()), ready: true };
+    let named = |name: String, pods: Vec<Pod>| {
+        let function = Function {
+            target: Target {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+                namespace: "default".into(),
+                name: name.as_str().into(),
+            },
+            settings: Arc::new(Settings { sync_timeout: Duration::from_secs(3600), ..Settings::default() }),
+            problems: Vec::new(),
+            requested: 1,
+            pods,
+            unschedulable: None,
+        };
+        (function.name().clone(), Arc::new(function))
+    };
+    let mut functions: std::collections::BTreeMap<_, _> =
+        (0..functions).map(|n| named(format!("f{n}"), vec![pod.clone()])).collect();
+    functions.extend([named("asleep".to_owned(), Vec::new())]);
+    catalog.publish(Snapshot { functions, ..Snapshot::default() });
+    let parts = Parts {
+        catalog,
+        activity: Activity::default(),
+        store: store::open(store, store::Options::default()).await?,
+        options: Options { connections: 100_000, ..Options::default() },
+        hooks: Hooks::default(),
+    };
+    let (_, served) = Gateway::new(parts).listen(address, CancellationToken::new()).await?;
+    Ok(served.await?)
+}
+
+/// Each connection calls at fixed times, whether or not earlier calls took long: what a slow answer delays counts too.
+async fn load(address: SocketAddr, path: &str, rate: f64, seconds: f64, connections: u32) -> Result<()> {
+    let (began, every) = (Instant::now() + Duration::from_millis(200), f64::from(connections) / rate);
+    let callers: Vec<_> = (0..connections)
+        .map(|index| {
+            let request = request(path);
+            let offset = every * f64::from(index) / f64::from(connections);
+            tokio::spawn(async move {
+                let mut stream = TcpStream::connect(address).await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let (mut latencies, mut answer) = (Vec::new(), [0; 4096]);
+                for n in 0..(seconds / every) as u32 {
+                    let due = began + Duration::from_secs_f64(offset + every * f64::from(n));
+                    tokio::time::sleep_until(due).await;
+                    // Timers of the runtime are a millisecond coarse: the rest is waited for precisely.
+                    while Instant::now() < due {
+                        tokio::task::yield_now().await;
+                    }
+                    let sent = Instant::now();
+                    stream.write_all(request.as_bytes()).await.unwrap();
+                    let mut n = stream.read(&mut answer).await.unwrap();
+                    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..n]));
+                    while !answer[..n].ends_with(b"xxxx") {
+                        n += stream.read(&mut answer[n..]).await.unwrap();
+                    }
+                    latencies.push(sent.elapsed());
+                }
+                latencies
+            })
+        })
+        .collect();
+    let mut latencies = Vec::new();
+    for caller in callers {
+        latencies.extend(caller.await?);
+    }
+    latencies.sort_unstable();
+    let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize].as_micros();
+    println!("calls {} p50 {} p99 {} max {}", latencies.len(), at(0.5), at(0.99), at(1.0));
+    Ok(())
+}
+
+async fn hold(address: SocketAddr, path: &str, calls: usize) -> Result<()> {
+    let mut held = Vec::with_capacity(calls);
+    for _ in 0..calls {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(request(path).as_bytes()).await?;
+        held.push(stream);
+    }
+    println!("sent {calls}");
+    tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
+    Ok(())
+}
+
+fn request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: bench\r\nuser-agent: proxy_bench\r\naccept: */*\r\n\r\n")
+}
