@@ -233,6 +233,50 @@ pub async fn handlers_answer_calls(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// A wheel with one module, as small as pip takes it.
+const MAKE_WHEEL: &str = "
+import sys, zipfile
+with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
+    wheel.writestr('forty_two.py', 'answer = 42')
+    wheel.writestr('forty_two-1.0.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: forty_two\\nVersion: 1.0\\n')
+    wheel.writestr('forty_two-1.0.dist-info/WHEEL',
+                   'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr('forty_two-1.0.dist-info/RECORD', '')
+";
+
+/// With dependencies on disk, so that no package registry is asked.
+pub async fn dependencies_are_installed_at_start(cluster: &Cluster) -> Result<()> {
+    let place = place(cluster, "needs").await?;
+    let directory = cluster.directory().join(format!("{}-packages", place.namespace));
+    let package = directory.join("forty-two");
+    std::fs::create_dir_all(&package)?;
+    std::fs::write(
+        package.join("package.json"),
+        r#"{"name": "forty-two", "version": "1.0.0", "main": "main.js"}"#,
+    )?;
+    std::fs::write(package.join("main.js"), "exports.answer = 42;")?;
+    let wheel = directory.join("forty_two-1.0-py3-none-any.whl");
+    let made = Command::new("python3").args(["-c", MAKE_WHEEL]).arg(&wheel).output().await?;
+    ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let needed = json!({"dependencies": {"forty-two": format!("file:{}", package.display())}}).to_string();
+    for (name, runtime, source, dependencies) in [
+        ("js", "nodejs22", "exports.main = () => require('forty-two').answer", needed),
+        (
+            "python",
+            "python312",
+            "import forty_two\ndef main(event, context):\n  return forty_two.answer\n",
+            wheel.display().to_string(),
+        ),
+    ] {
+        let spec = json!({"runtime": runtime, "source": {"inline": {"source": source, "dependencies": dependencies}}});
+        place.apply(&manifest(name, spec)).await?;
+        let pod = pods(&place, name, 1).await?.remove(0);
+        let answer = get(&pod, "/").await?;
+        ensure!(answer.body == "42", "{name}: {answer:?}");
+    }
+    Ok(())
+}
+
 pub async fn external_scaling_follows_the_count(cluster: &Cluster) -> Result<()> {
     let place = place(cluster, "external").await?;
     place.apply(&manifest("plain", json!({}))).await?;

@@ -55,6 +55,7 @@ tests! {
     kubectl::top_shows_usage on Embedded,
     autoscaling::load_raises_replicas_and_silence_lowers_them on Embedded,
     functions::handlers_answer_calls,
+    functions::dependencies_are_installed_at_start,
     functions::external_scaling_follows_the_count,
     functions::a_users_autoscaler_scales_the_function,
     functions::built_in_scaling_comes_and_goes,

@@ -292,7 +292,8 @@ def load(source, work):
 def main():
     if len(sys.argv) != 3:
         sys.exit("usage: server.py SOURCE_DIR WORK_DIR")
-    Handler.function = staticmethod(load(*sys.argv[1:]))
+    source, work = (os.path.abspath(directory) for directory in sys.argv[1:])
+    Handler.function = staticmethod(load(source, work))
     Handler.workers = concurrent.futures.ThreadPoolExecutor(max_workers=int(os.environ.get("FUNC_WORKERS", "32")))
     try:
         server = Server((HOST, PORT), Handler)
