@@ -173,6 +173,11 @@ impl Gateway {
                     .await
             }
             Route::AsyncCallback { name, id, status } => async_calls::callback(self, name, id, status).await,
+            Route::AsyncResult { name, .. } | Route::AsyncDead { name, .. }
+                if !self.may_see(name, peer, request.headers()) =>
+            {
+                reply::unknown_function(name)
+            }
             Route::AsyncResult { name, id } => async_calls::result(self, name, id).await,
             Route::AsyncDead { name, id, replay } => {
                 async_calls::dead(self, request.method(), name, id, replay).await
@@ -223,6 +228,12 @@ impl Gateway {
         } else {
             Err(reply::unknown_function(name))
         }
+    }
+
+    /// What became of the calls of a private function is as private as the function.
+    fn may_see(&self, name: &str, peer: &Peer, headers: &HeaderMap) -> bool {
+        let visibility = self.table().get(name).map(|upstream| upstream.state().function.settings.visibility);
+        visibility.is_some_and(|visibility| self.may_use(visibility, peer, headers))
     }
 
     async fn mounted(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use api::slimfaas::Attempts;
 use http::{HeaderValue, Request, header};
 use http_body_util::{BodyExt, Limited};
-use store::{Settle, Taken};
+use store::{Place, Settle, Taken};
 use tokio::time::Instant;
 
 use super::{
@@ -29,6 +29,14 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What is kept of an answer.
 const ANSWER: usize = 1 << 20;
 
+enum Reply {
+    Outcome(Outcome),
+    /// The function calls back, until then at the latest.
+    Later {
+        until: Instant,
+    },
+}
+
 /// `leased` is when the call was taken, or a little before.
 pub(crate) async fn attempt(
     gateway: Gateway,
@@ -48,8 +56,8 @@ pub(crate) async fn attempt(
     };
     let waiting = gateway.callbacks().wait(&work.function, &work.id);
     let ended = gateway.ended();
-    let outcome = tokio::select! {
-        outcome = call(&gateway, &place, rules, taken, &waiting) => outcome,
+    let reply = tokio::select! {
+        reply = call(&gateway, &place, rules, taken) => reply,
         () = keep(&gateway, &work, leased) => {
             tracing::debug!(function = %work.function, id = work.id, "an asynchronous call is in other hands");
             return;
@@ -61,12 +69,44 @@ pub(crate) async fn attempt(
             return;
         }
     };
-    drop(waiting);
-    // none: a callback said how it ended
+    let outcome = match reply {
+        Reply::Outcome(outcome) => Some(outcome),
+        Reply::Later { until } => wait(&gateway, &work, &waiting, until).await,
+    };
     if let Some(outcome) = outcome {
         write_down(&gateway, &work, rules, &outcome).await;
     }
     drop(place);
+}
+
+/// The function works on, whatever becomes of this node: the call is leased until it had its time. None if somebody
+/// else writes down what came of it.
+async fn wait(gateway: &Gateway, work: &Work, waiting: &Waiting, until: Instant) -> Option<Outcome> {
+    let lease = gateway.options().async_lease;
+    let Work { function, id, ticket, .. } = work;
+    let asked = Instant::now();
+    let left = until.saturating_duration_since(asked) + lease;
+    while let Err(error) = gateway.store().settle(function, id, *ticket, Settle::Extend(left)).await {
+        if matches!(error, store::Error::Conflict { .. }) || asked.elapsed() > lease {
+            return None;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    loop {
+        tokio::select! {
+            () = waiting.settled() => return None,
+            () = gateway.ending().cancelled() => return None,
+            () = tokio::time::sleep_until(until) => return Some(Outcome::TimedOut),
+            // in case that nobody could tell
+            () = tokio::time::sleep(lease) => {
+                let place = gateway.store().find(function, id).await;
+                let is_ours = |place| matches!(place, Place::InFlight { ticket: other, .. } if other == *ticket);
+                if place.is_ok_and(|place| !place.is_some_and(is_ours)) {
+                    return None;
+                }
+            }
+        }
+    }
 }
 
 /// Ends when the call is no longer ours.
@@ -112,28 +152,16 @@ async fn write_down(gateway: &Gateway, work: &Work, rules: &Attempts, outcome: &
     }
 }
 
-async fn call(
-    gateway: &Gateway,
-    place: &PodPlace,
-    rules: &Attempts,
-    taken: Taken,
-    waiting: &Waiting,
-) -> Option<Outcome> {
+async fn call(gateway: &Gateway, place: &PodPlace, rules: &Attempts, taken: Taken) -> Reply {
     let until = deadline(Instant::now(), rules.timeout);
     let Some(request) = request(place, rules, taken) else {
-        return Some(Outcome::NotSent("the stored call cannot be read".to_owned()));
+        return Reply::Outcome(Outcome::NotSent("the stored call cannot be read".to_owned()));
     };
-    let answer = match tokio::time::timeout_at(until, send(gateway, place, request)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(outcome)) => return Some(outcome),
-        Err(_) => return Some(Outcome::TimedOut),
-    };
-    if answer.status != 202 {
-        return Some(Outcome::Answered(answer));
-    }
-    match tokio::time::timeout_at(until, waiting.settled()).await {
-        Ok(()) => None,
-        Err(_) => Some(Outcome::TimedOut),
+    match tokio::time::timeout_at(until, send(gateway, place, request)).await {
+        Ok(Ok(answer)) if answer.status == 202 => Reply::Later { until },
+        Ok(Ok(answer)) => Reply::Outcome(Outcome::Answered(answer)),
+        Ok(Err(outcome)) => Reply::Outcome(outcome),
+        Err(_) => Reply::Outcome(Outcome::TimedOut),
     }
 }
 

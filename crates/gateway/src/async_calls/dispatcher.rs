@@ -49,7 +49,7 @@ impl Dispatcher {
 
     /// Calls that are under way when this ends go on in the gateway's tasks.
     pub async fn run(mut self, stop: CancellationToken) {
-        let mut may_work = self.may_work.clone();
+        let (mut may_work, ending) = (self.may_work.clone(), self.gateway.ending().clone());
         let work = async {
             while may_work.wait_for(|may| *may).await.is_ok() {
                 self.gauges.switch(true);
@@ -61,7 +61,8 @@ impl Dispatcher {
                 self.gauges.switch(false);
             }
         };
-        stop.run_until_cancelled(work).await;
+        // a gateway that ends waits for its calls: there must be no new ones
+        stop.run_until_cancelled(ending.run_until_cancelled(work)).await;
     }
 
     /// Forever.

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use api::slimfaas::{Attempts, Settings};
+use api::slimfaas::{Attempts, Settings, Visibility};
 use gateway::Options;
 use http::{Method, StatusCode};
 use store::{Embedded, Limits, NewItem, Shared, Take};
@@ -248,4 +248,18 @@ pub async fn large_answers_are_not_kept(store: Shared) {
     let result = node.result("f", &id).await;
     assert_eq!((result.status().as_u16(), result.body().len()), (200, 0));
     assert_eq!(header(&result, "ballast-result-truncated"), "true");
+}
+
+pub async fn private_calls_are_not_told_of(store: Shared) {
+    let settings = Settings { visibility: Visibility::Private, ..retries(0) };
+    let node = Node::start(store.clone(), &[function("f", settings.clone(), Vec::new())]).await;
+    assert_eq!(node.post("/async-function/f", "").await.status(), StatusCode::NOT_FOUND);
+    let kept = NewItem { id: "1".into(), head: "{}".into(), body: "".into() };
+    store.enqueue("f", kept).await.unwrap();
+    for path in ["/async-function-result/f/1", "/async-function-dead/f"] {
+        assert_eq!(node.get(path).await.status(), StatusCode::NOT_FOUND, "{path}");
+    }
+    let settings = Settings { visibility: Visibility::Public, ..settings };
+    publish(&node.catalog, &[function("f", settings, Vec::new())]);
+    assert_eq!(node.get("/async-function-result/f/1").await.status(), StatusCode::ACCEPTED);
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -21,16 +21,17 @@ use crate::world::{FakePod, Node, answer, eventually, function, header, retries}
 struct Flaky {
     inner: Shared,
     is_down: AtomicBool,
-    /// Extensions that were granted.
+    /// Extensions that were granted, and the longest of them.
     extended: AtomicUsize,
+    longest: Mutex<Duration>,
     /// Results that could not be kept.
     failed: AtomicUsize,
 }
 
 impl Flaky {
     fn new(inner: Shared) -> Arc<Self> {
-        let (is_down, extended, failed) = Default::default();
-        Arc::new(Flaky { inner, is_down, extended, failed })
+        let (is_down, extended, longest, failed) = Default::default();
+        Arc::new(Flaky { inner, is_down, extended, longest, failed })
     }
 
     fn check(&self) -> Result<()> {
@@ -80,10 +81,13 @@ impl Store for Flaky {
     }
 
     async fn settle(&self, queue: &str, id: &str, ticket: u64, settle: Settle) -> Result<()> {
-        let is_extension = matches!(settle, Settle::Extend(_));
         self.check()?;
-        self.inner.settle(queue, id, ticket, settle).await?;
-        self.extended.fetch_add(usize::from(is_extension), Ordering::SeqCst);
+        self.inner.settle(queue, id, ticket, settle.clone()).await?;
+        if let Settle::Extend(lease) = settle {
+            let mut longest = self.longest.lock().unwrap();
+            *longest = lease.max(*longest);
+            self.extended.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(())
     }
 
@@ -184,4 +188,25 @@ pub async fn an_answer_outlives_an_outage_of_the_store(store: Shared) {
     flaky.is_down.store(false, Ordering::SeqCst);
     let result = node.result("f", &id).await;
     assert_eq!((result.status().as_u16(), &result.body()[..]), (200, &b"worth keeping"[..]), "{result:?}");
+}
+
+pub async fn a_function_that_calls_back_keeps_its_call(store: Shared) {
+    let flaky = Flaky::new(store);
+    let pod = FakePod::start(|_| async { answer(202, "") }).await;
+    let functions = [function("f", retries(0), vec![pod.ready()])];
+    let master = Node::start(flaky.clone(), &functions).await;
+    let other = Node::start_idle(flaky.clone(), &functions).await;
+    let id = other.accept("/async-function/f", "").await;
+    // what is left of its time and a lease more, whether or not the node lives
+    let lease = Duration::from_secs(600);
+    eventually("the call is leased for its whole time", || async {
+        let longest = *flaky.longest.lock().unwrap();
+        if longest > lease { Ok(()) } else { Err(longest) }
+    })
+    .await;
+    drop(master);
+    let path = format!("/async-function-callback/f/{id}/success");
+    assert_eq!(other.post(&path, "").await.status(), StatusCode::OK);
+    assert_eq!(other.result("f", &id).await.status(), StatusCode::OK);
+    assert_eq!(pod.tries(), ["1"]);
 }

@@ -43,11 +43,13 @@ on_both! {
         what_cannot_be_taken_is_refused,
         what_a_lost_node_held_is_made_again,
         large_answers_are_not_kept,
+        private_calls_are_not_told_of,
     },
     flaky::{
         without_the_store_nothing_is_accepted,
         long_calls_keep_their_lease,
         an_answer_outlives_an_outage_of_the_store,
+        a_function_that_calls_back_keeps_its_call,
     },
     limits::{
         no_more_calls_than_allowed,

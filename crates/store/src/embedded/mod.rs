@@ -9,6 +9,8 @@
 mod source;
 mod state;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use std::{

@@ -10,6 +10,8 @@ const CACHE_BYTES: usize = 16 << 20;
 pub enum Source {
     Memory,
     File(PathBuf),
+    #[cfg(test)]
+    Disk(super::tests::Disk),
 }
 
 impl Source {
@@ -19,6 +21,10 @@ impl Source {
         match self {
             Source::Memory => {
                 builder.create_with_backend(InMemoryBackend::new()).map_err(|error| error.to_string())
+            }
+            #[cfg(test)]
+            Source::Disk(disk) => {
+                builder.create_with_backend(disk.clone()).map_err(|error| error.to_string())
             }
             Source::File(path) => {
                 let shown = path.display();

@@ -104,8 +104,8 @@ pub fn load(database: &Database) -> Result<State, redb::Error> {
     drop(Tables::open(&transaction)?);
     transaction.commit()?;
     let transaction = database.begin_read()?;
-    let mut state = State::default();
-    state.number = transaction.open_table(COUNTERS)?.get("number")?.map_or(0, |value| value.value());
+    let number = transaction.open_table(COUNTERS)?.get("number")?.map_or(0, |value| value.value());
+    let mut state = State { number, ..State::default() };
     for row in transaction.open_table(KEYS)?.iter()? {
         let (key, row) = row?;
         if let Some(expires) = KeyRow::decode(row.value()).expires {
