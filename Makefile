@@ -5,7 +5,7 @@ SHELL := bash
 
 DATA_DIR ?= .ballast
 
-.PHONY: help up build test check fmt lint unit conformance conformance-promql e2e faults tools bench deny
+.PHONY: help up build test check fmt lint unit conformance conformance-promql e2e faults tools bench deny fuzz
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -50,6 +50,12 @@ tools: ## build the real Kubernetes, etcd and NATS for the tests (minutes, once)
 
 bench: tools ## side by side with the peers; see bench/README.md
 	bench/run
+
+FUZZ_SECONDS ?= 60
+fuzz: ## what comes from outside, thrown at what reads it (needs cargo-fuzz; FUZZ_SECONDS for each target)
+	for target in text query snapshot patch api; do \
+	  RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096; \
+	done
 
 deny: ## licences, advisories and duplicate dependencies (needs cargo-deny)
 	cargo deny check

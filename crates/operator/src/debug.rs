@@ -42,6 +42,9 @@ pub(crate) async fn evaluate(shared: &Shared, body: &[u8]) -> Reply {
         }
         Err(error) => return bad_request(&error.to_string()),
     };
+    if matches!(plan.kind(), promql::Kind::Matrix | promql::Kind::String) {
+        return bad_request(&format!("{query} gives no number: end it as a scalar or an instant vector"));
+    }
     let now = shared.clock.now();
     shared.database.ask(&plan.metric_names(), now);
     let at = asked.now_unix_seconds.map(|seconds| (seconds * 1000.0) as Millis);
@@ -77,12 +80,17 @@ fn problem(detail: &str) -> Reply {
 fn has_trailing_characters(query: &str) -> bool {
     /// How far back to look: the parser is asked once for each place.
     const PLACES: usize = 64;
-    let is_boundary = |at: &usize| {
-        let (before, after) = (query[..*at].chars().next_back(), query[*at..].chars().next());
-        let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-        !(in_word(before) && in_word(after))
+    // An end that begins with an operator or an opening bracket is not too much: something is missing behind it.
+    let in_word = |c: char| c.is_alphanumeric() || c == '_';
+    let begins_trailing = |at: &usize| {
+        let before = query[..*at].chars().next_back().is_some_and(in_word);
+        let after = query[*at..].trim_start().chars().next();
+        let is_new = |c: char| {
+            (in_word(c) && !(before && query[*at..].starts_with(in_word))) || ")]},\"'`".contains(c)
+        };
+        after.is_some_and(is_new)
     };
-    let places = query.char_indices().map(|(at, _)| at).filter(is_boundary);
+    let places = query.char_indices().map(|(at, _)| at).filter(begins_trailing);
     let places: Vec<usize> = places.collect();
     places.into_iter().rev().take(PLACES).any(|at| parse(&query[..at]).is_ok())
 }

@@ -163,7 +163,28 @@ mod tests {
         for text in ["15", "0.5", "1h30m", "5", "-3", "x", "1e30", "NaN"] {
             out += &format!("{text:?} for {:?}\n", duration(text));
         }
-        expect![[]].assert_eq(&out);
+        expect![[r#"
+            "0" at Ok(0)
+            "1700000000.123" at Ok(1700000000123)
+            "-5.5" at Ok(-5500)
+            "1e3" at Ok(1000000)
+            "2023-11-14T22:13:20Z" at Ok(1700000000000)
+            "2023-11-14T23:13:20.5+01:00" at Ok(1700000000500)
+            "2023-11-14 22:13:20Z" at Err("cannot parse \"2023-11-14 22:13:20Z\" to a valid timestamp")
+            "now" at Err("cannot parse \"now\" to a valid timestamp")
+            "1e300" at Err("cannot parse \"1e300\" to a valid timestamp")
+            "NaN" at Err("cannot parse \"NaN\" to a valid timestamp")
+            "-292273086-05-16T16:47:06Z" at Ok(-9223372036854775808)
+            "15" for Ok(15000)
+            "0.5" for Ok(500)
+            "1h30m" for Ok(5400000)
+            "5" for Ok(5000)
+            "-3" for Ok(-3000)
+            "x" for Err("cannot parse \"x\" to a valid duration")
+            "1e30" for Err("cannot parse \"1e30\" to a valid duration. It overflows int64")
+            "NaN" for Err("cannot parse \"NaN\" to a valid duration. It overflows int64")
+        "#]]
+        .assert_eq(&out);
     }
 
     #[test]

@@ -1,19 +1,15 @@
 //! Asks Prometheus's own engine and ours the same random questions about the same random data.
 //!
-//! Prometheus's engine is built from the pinned Go module (`oracle/main.go`), which takes some minutes the first time.
+//! Prometheus's engine is built from the pinned Go module (`tests/oracle`), which takes some minutes the first time.
 #![allow(clippy::unwrap_used)] // a test, though its helpers are not marked as such
 
 mod generate;
 
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::OnceLock;
-
+use oracle::ask;
 use promql::{Engine, Labels, Limits, METRIC_NAME, MemorySource, Point, STALE, Steps, Value, parse};
 use proptest::strategy::{Strategy as _, ValueTree as _};
 use proptest::test_runner::TestRunner;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 /// How many data sets, and how many queries to each.
 const ROUNDS: usize = 60;
@@ -85,45 +81,6 @@ fn is_determined(query: &str) -> bool {
 /// they do in the oracle. By default they fall early in Prometheus, and the name is gone; so it is here.
 fn compares(query: &str) -> bool {
     ["==", "!=", "<=", "> on"].iter().any(|op| query.contains(op))
-}
-
-/// Built once, although several tests ask.
-fn oracle() -> &'static Path {
-    static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(build)
-}
-
-fn build() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let binary = Path::new(env!("CARGO_TARGET_TMPDIR")).join("oracle");
-    let status = Command::new("go")
-        .args(["build", "-o"])
-        .arg(&binary)
-        .arg(here.join("tests/oracle/main.go"))
-        .current_dir(here.join("../../tools/prometheus"))
-        .status()
-        .expect("Go builds Prometheus: install it, then run `go mod download` in tools/prometheus");
-    assert!(status.success(), "building Prometheus failed: run `go mod download` in tools/prometheus");
-    binary
-}
-
-fn ask(series: &[(Labels, Vec<(i64, f64)>)], asked: &[(String, Steps)]) -> Vec<Json> {
-    let bits = |v: f64| format!("{:x}", v.to_bits());
-    let input = json!({
-        "series": series.iter().map(|(labels, samples)| json!({
-            "labels": labels.iter().collect::<std::collections::BTreeMap<_, _>>(),
-            "times": samples.iter().map(|s| s.0).collect::<Vec<_>>(),
-            "bits": samples.iter().map(|s| bits(s.1)).collect::<Vec<_>>(),
-        })).collect::<Vec<_>>(),
-        "queries": asked.iter().map(|(query, s)| json!({
-            "query": query, "start": s.start, "end": s.end, "step": s.step,
-        })).collect::<Vec<_>>(),
-    });
-    let mut child = Command::new(oracle()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "the oracle failed");
-    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 type Row = (Labels, Vec<Point>);

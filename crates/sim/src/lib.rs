@@ -17,6 +17,7 @@ mod report;
 mod run;
 mod scenario;
 mod seconds;
+mod series;
 mod world;
 
 pub use load::{Load, Shape};
@@ -24,6 +25,7 @@ pub use report::{Change, Happening, Point, Report, Run, Summary};
 pub use run::run;
 pub use scenario::{Metrics, Outage, Pods, Scenario, Signal};
 pub use seconds::Seconds;
+pub use series::{Follows, SeriesForm};
 
 /// Why a scenario cannot be run: where, and what was expected.
 #[derive(Debug, thiserror::Error)]

@@ -52,9 +52,12 @@ pub enum Shape {
         #[serde(default = "half_a_minute")]
         every: Seconds,
     },
-    /// Rows of time and value; each value holds until the next.
+    /// Rows of time and value; each value holds until the next. Written here, or in a file beside the scenario.
     Trace {
+        #[serde(default, skip_serializing_if = "String::is_empty")]
         csv: String,
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        file: String,
     },
 }
 
@@ -74,7 +77,13 @@ enum Part {
 }
 
 impl Load {
-    pub fn new(shapes: &[Shape], seed: u64, start: Timestamp) -> Result<Load, Error> {
+    /// `read` fetches the file that a trace names.
+    pub fn new(
+        shapes: &[Shape],
+        seed: u64,
+        start: Timestamp,
+        read: &dyn Fn(&str) -> Result<String, String>,
+    ) -> Result<Load, Error> {
         let parts = shapes.iter().enumerate().map(|(idx, shape)| {
             let at = |field: &str| format!("load[{idx}].{field}");
             for (field, value) in shape.numbers() {
@@ -89,9 +98,16 @@ impl Load {
                 Shape::Noise { every: Seconds(0.0), .. } => {
                     Err(Error::field(at("every"), "expected more than 0 seconds"))
                 }
-                Shape::Trace { csv } => {
+                Shape::Trace { csv, file } if file.is_empty() => {
                     trace(csv).map(Part::Trace).map_err(|message| Error::field(at("csv"), message))
                 }
+                Shape::Trace { csv, .. } if !csv.is_empty() => {
+                    Err(Error::field(at("file"), "expected either csv or file, found both"))
+                }
+                Shape::Trace { file, .. } => read(file)
+                    .and_then(|csv| trace(&csv).map_err(|message| format!("{file}: {message}")))
+                    .map(Part::Trace)
+                    .map_err(|message| Error::field(at("file"), message)),
                 shape => Ok(Part::Shape(shape.clone())),
             }
         });
@@ -218,7 +234,11 @@ mod tests {
     fn at(shapes: &str, times: &[f64]) -> Vec<f64> {
         let shapes: Vec<Shape> = serde_saphyr::from_str(shapes).unwrap();
         let start = "2026-03-02T06:00:00Z".parse().unwrap();
-        let load = Load::new(&shapes, 1, start).unwrap();
+        let beside = |name: &str| match name {
+            "load.csv" => Ok("0,4\n1m,9\n".to_owned()),
+            _ => Err(format!("there is no {name}")),
+        };
+        let load = Load::new(&shapes, 1, start, &beside).unwrap();
         times.iter().map(|&t| (load.at(t) * 1000.0).round() / 1000.0).collect()
     }
 
@@ -246,6 +266,7 @@ mod tests {
             at("[{shape: trace, csv: \"time,load\\n0,4\\n1m,9\\n\"}]", &[0.0, 59.0, 60.0, 1e6]),
             [4.0, 4.0, 9.0, 9.0]
         );
+        assert_eq!(at("[{shape: trace, file: load.csv}]", &[59.0, 60.0]), [4.0, 9.0]);
         assert_eq!(at("[{shape: constant, value: -5}]", &[0.0]), [0.0]);
         let noise = at(
             "[{shape: constant, value: 50}, {shape: noise, amplitude: 10, every: 1}]",

@@ -2,15 +2,20 @@
 
 use std::collections::VecDeque;
 
+use jiff::Timestamp;
+use promql::MemorySource;
+
 use crate::{
     Signal,
     random::{Stream, unit},
     scenario::{Metrics, Pods},
+    series::Recorded,
     world::{Pod, Step, World},
 };
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Pipeline {
+    recorded: Recorded,
     /// Measurements on their way, oldest first.
     samples: VecDeque<Sample>,
     n_taken: u64,
@@ -49,11 +54,18 @@ impl Pipeline {
         (self.arrived, self.served, self.could_serve, self.since) = (0.0, 0.0, 0.0, t);
         let is_out =
             metrics.outages.iter().any(|outage| (outage.at.0..outage.at.0 + outage.length.0).contains(&t));
-        if is_out || unit(seed, Stream::LostSample, index) < metrics.loss {
-            return;
-        }
+        let is_lost = is_out || unit(seed, Stream::LostSample, index) < metrics.loss;
         let in_hand = served * pods.service_time.0;
-        self.samples.push_back(Sample { at: t, load, served, backlog: world.backlog() + in_hand, busy });
+        let sample = Sample { at: t, load, served, backlog: world.backlog() + in_hand, busy };
+        self.recorded.measure(&metrics.series, &sample, pods, world, is_lost);
+        if !is_lost {
+            self.samples.push_back(sample);
+        }
+    }
+
+    /// The series that a query at `t` can read.
+    pub fn series(&mut self, metrics: &Metrics, start: Timestamp, t: f64) -> &MemorySource {
+        self.recorded.at(start, metrics.delay.0, t)
     }
 
     /// The newest measurement that has arrived by `t`; older ones are forgotten.

@@ -6,6 +6,7 @@ mod hvpa;
 mod vertex;
 
 use jiff::{SignedDuration, Timestamp};
+use promql::MemorySource;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -41,6 +42,8 @@ pub struct View<'a> {
     /// The replicas that were last decided.
     pub replicas: i32,
     pub sample: Option<Sample>,
+    /// What has arrived, for queries.
+    pub series: &'a MemorySource,
     /// When demand last came, in seconds.
     pub last_call: Option<f64>,
     pub last_scaled: Option<f64>,

@@ -59,6 +59,7 @@ fn run_policy(scenario: &Scenario, policy: &Policy) -> Run {
             }
             let sample = pipeline.latest(metrics, t);
             let view = View {
+                series: pipeline.series(metrics, scenario.start, t),
                 start: scenario.start,
                 t,
                 world: &world,

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Error, Load, Seconds, Shape,
     policy::{Policy, Scaler},
+    series::SeriesForm,
     world::Size,
 };
 
@@ -110,8 +111,10 @@ pub struct Metrics {
     /// The share of measurements that get lost.
     pub loss: f64,
     pub outages: Vec<Outage>,
-    /// What the metrics and triggers that a manifest names stand for.
+    /// What the metrics that a HorizontalPodAutoscaler or an Hvpa names stand for.
     pub signals: BTreeMap<String, Signal>,
+    /// What pods expose, for the PromQL triggers of a function on demand.
+    pub series: Vec<SeriesForm>,
 }
 
 /// No measurement comes through.
@@ -139,12 +142,21 @@ impl Scenario {
     /// # Errors
     /// If the text is not a scenario, a number makes no sense, or a manifest is not understood.
     pub fn from_yaml(text: &str) -> Result<Scenario, Error> {
+        let nowhere = |name: &str| Err(format!("there is no folder to look for {name:?} in"));
+        Scenario::read(text, &nowhere)
+    }
+
+    /// As `from_yaml`; `file` reads what lies beside the scenario, by the name that the scenario calls it.
+    ///
+    /// # Errors
+    /// As `from_yaml`, and if a file cannot be read.
+    pub fn read(text: &str, file: &dyn Fn(&str) -> Result<String, String>) -> Result<Scenario, Error> {
         let form: Form = serde_saphyr::from_str(text).map_err(|error| {
             let message = error.to_string();
             Error::Yaml(message.strip_prefix("error: ").unwrap_or(&message).to_owned())
         })?;
         form.check()?;
-        let load = Load::new(&form.load, form.seed, form.start)?;
+        let load = Load::new(&form.load, form.seed, form.start, file)?;
         let mut policies = Vec::with_capacity(form.policies.len());
         for (idx, policy) in form.policies.into_iter().enumerate() {
             let scaler = Scaler::from_manifest(&policy.manifest, &form.pods, &form.metrics)
@@ -203,6 +215,11 @@ impl Form {
         let length = jiff::SignedDuration::from_secs_f64(self.duration.0);
         ensure(self.start.checked_add(length).is_ok(), "start", "a time that leaves room for the duration")?;
         ensure(self.metrics.interval.0 > 0.0, "metrics.interval", "more than 0 seconds")?;
+        for (idx, series) in self.metrics.series.iter().enumerate() {
+            let path = format!("metrics.series[{idx}]");
+            ensure(!series.name.is_empty(), &format!("{path}.name"), "the name of a metric")?;
+            ensure(series.factor.is_finite(), &format!("{path}.factor"), "a finite number")?;
+        }
         ensure(share(self.metrics.loss), "metrics.loss", "a share from 0 to 1")?;
         ensure(share(self.pods.start_failure), "pods.startFailure", "a share from 0 to 1")?;
         ensure(
@@ -258,6 +275,7 @@ impl Default for Metrics {
             loss: 0.0,
             outages: Vec::new(),
             signals: BTreeMap::new(),
+            series: Vec::new(),
         }
     }
 }
@@ -307,6 +325,7 @@ mod tests {
             error("duration: 1h\nload: [{shape: constant, value: .nan}]", HPA),
             error("duration: 1h\nload: [{shape: wave, low: 1, high: 2, period: 0}]", HPA),
             error("duration: 1h\nload: [{shape: trace, csv: \"a,b\\n1,x\"}]", HPA),
+            error("duration: 1h\nload: [{shape: trace, file: load.csv}]", HPA),
             with("tick: 0"),
             error("duration: 5000h\nload: [{shape: constant, value: 1}]", HPA),
             error("duration: 1e300\nstep: 1e299\ntick: 1e299\nload: [{shape: constant, value: 1}]", HPA),
@@ -332,6 +351,10 @@ mod tests {
             ),
             error(
                 fine,
+                "{apiVersion: apps/v1, kind: Deployment, metadata: {annotations: {SlimFaas/Scale: '{\"Triggers\": [{\"Query\": \"sum(x)\", \"Threshold\": 1}]}'}}}",
+            ),
+            error(
+                fine,
                 "{apiVersion: numaflow.numaproj.io/v1alpha1, kind: Vertex, spec: {scale: {min: 4, max: 2}, sink: {}}}",
             ),
             error(
@@ -346,6 +369,7 @@ mod tests {
             the scenario cannot be read: line 3 column 33: non-finite float `.nan` rejected by the configured policy
             load[0].period: expected more than 0 seconds
             load[0].csv: line 2: expected "time,value", found "1,x"
+            load[0].file: there is no folder to look for "load.csv" in
             tick: expected no less than step
             step: expected a longer step: the duration would take more than 10 million of them
             duration: expected 30 years or less
@@ -357,6 +381,7 @@ mod tests {
             policies[0].manifest.spec.metrics[0].external.metric.name: nothing is known of "depth"; say under metrics.signals whether it stands for load, served or backlog
             policies[0].manifest.annotations[SlimFaas/ReplicasMin]: expected a number, found "many"
             policies[0].manifest.annotations[SlimFaas/Scale].ReplicaMax: invalid type: string "x", expected i32
+            policies[0].manifest.annotations[SlimFaas/Scale].Triggers[0].Query: nothing is known of "x"; say under metrics.series what it follows
             policies[0].manifest.spec.scale.max: expected a number from 4 to 2147483647, found 2
             policies[0].manifest.spec: expected mode, ratioBasedScalingSpec or weightBasedScalingIntervals"#]].assert_eq(&errors.join("\n"));
     }

@@ -3,12 +3,19 @@
 // Helpers of a test may fail as loudly as the test itself.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use sim::{Report, Scenario, run};
 
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios")
+}
+
 fn scenarios() -> Vec<(String, String)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    let folder = folder();
     let mut found: Vec<_> = fs::read_dir(&folder)
         .unwrap_or_else(|error| panic!("{} cannot be listed: {error}", folder.display()))
         .map(|entry| entry.unwrap().path())
@@ -23,7 +30,8 @@ fn scenarios() -> Vec<(String, String)> {
 }
 
 fn report(name: &str, yaml: &str) -> Report {
-    run(&Scenario::from_yaml(yaml).unwrap_or_else(|error| panic!("{name}: {error}")))
+    let beside = |file: &str| fs::read_to_string(folder().join(file)).map_err(|error| error.to_string());
+    run(&Scenario::read(yaml, &beside).unwrap_or_else(|error| panic!("{name}: {error}")))
 }
 
 #[test]

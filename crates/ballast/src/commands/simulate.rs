@@ -36,7 +36,11 @@ impl Simulate {
         }
         let path = self.scenario.context("a scenario is needed")?;
         let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
-        let scenario = match sim::Scenario::from_yaml(&text) {
+        let beside = |name: &str| {
+            let file = path.parent().unwrap_or(Path::new("")).join(name);
+            fs::read_to_string(&file).map_err(|error| format!("{} cannot be read: {error}", file.display()))
+        };
+        let scenario = match sim::Scenario::read(&text, &beside) {
             Ok(scenario) => scenario,
             Err(error) => {
                 return Ok(output::failure(output::BAD_INPUT, &anyhow!("{}: {error}", path.display())));

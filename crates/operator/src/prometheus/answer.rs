@@ -118,7 +118,7 @@ impl From<Failure> for ApiError {
         };
         match &error {
             Error::Parse(_) | Error::TooComplex { .. } | Error::Unsupported(_) | Error::InvalidRange(_) => {
-                Self::parameter("query", error)
+                Self::parameter("query", said(&error))
             }
             Error::Interrupted => Self::new(ErrorType::Timeout, "query timed out in expression evaluation"),
             Error::Source(_) => Self::new(ErrorType::Internal, error),
@@ -127,6 +127,14 @@ impl From<Failure> for ApiError {
             | Error::DuplicateLabelset
             | Error::Evaluation(_) => Self::new(ErrorType::Execution, error),
         }
+    }
+}
+
+/// As Prometheus begins it; it also says where, which our parser does not know.
+pub(super) fn said(error: &Error) -> String {
+    match error {
+        Error::Parse(message) => format!("parse error: {message}"),
+        other => other.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@ use metrics::Millis;
 use promql::{Engine, Labels, MetricNames, Options, Plan, Point, Steps, Value, parse};
 use serde_json::json;
 
-use super::answer::{Answer, ApiError, Result};
+use super::answer::{Answer, ApiError, Result, said};
 use crate::form::Form;
 use crate::operator::Shared;
 
@@ -23,7 +23,7 @@ pub(super) async fn instant(shared: &Shared, form: &Form) -> Result<Answer> {
     let time = time.unwrap_or_else(|| shared.clock.now());
     let run = move |turn: crate::run::Turn<'_>| engine.query_instant(&plan, turn.store, time, turn.limits);
     let result = shared.runner.run(timeout, run).await?;
-    let (data, is_truncated) = written(result.value, limit);
+    let (data, is_truncated) = written(result.value, time, limit);
     Ok(Answer::written(data).remark(&result.annotations).truncated(is_truncated))
 }
 
@@ -55,7 +55,7 @@ pub(super) async fn range(shared: &Shared, form: &Form) -> Result<Answer> {
         engine.query_range(&plan, turn.store, steps, limits)
     };
     let result = shared.runner.run(timeout, run).await?;
-    let (data, is_truncated) = written(result.value, limit);
+    let (data, is_truncated) = written(result.value, end, limit);
     Ok(Answer::written(data).remark(&result.annotations).truncated(is_truncated))
 }
 
@@ -66,7 +66,7 @@ pub(super) fn exemplars(form: &Form) -> Result<Answer> {
     if end < start {
         return Err(ApiError::bad_data("end timestamp must not be before start timestamp"));
     }
-    parse(form.get("query")).map_err(ApiError::bad_data)?;
+    parse(form.get("query")).map_err(|error| ApiError::bad_data(said(&error)))?;
     Ok(Answer::empty_list())
 }
 
@@ -97,7 +97,7 @@ fn planned(shared: &Shared, form: &Form) -> Result<Arc<Plan>> {
 }
 
 /// `{"resultType": …, "result": …}`, and whether results were left out.
-fn written(value: Value, limit: Option<usize>) -> (String, bool) {
+fn written(value: Value, time: Millis, limit: Option<usize>) -> (String, bool) {
     let cut = |len: usize| limit.filter(|limit| len > *limit);
     let mut out = String::new();
     let mut is_truncated = false;
@@ -107,8 +107,9 @@ fn written(value: Value, limit: Option<usize>) -> (String, bool) {
             write_point(&mut out, point);
         }
         Value::String(text) => {
-            // A string's time is that of the query, which nobody reads.
-            let _ = write!(out, r#"{{"resultType":"string","result":[0,{}]"#, json!(text));
+            out += r#"{"resultType":"string","result":["#;
+            write_time(&mut out, time);
+            let _ = write!(out, ",{}]", json!(text));
         }
         Value::Vector(mut samples) => {
             if let Some(limit) = cut(samples.len()) {
@@ -154,10 +155,15 @@ fn begin(out: &mut String, at: usize, labels: &Labels) {
 
 /// `[seconds, "value"]`: as text, since JSON has no NaN and no infinities.
 fn write_point(out: &mut String, point: Point) {
-    let (sign, millis) = (if point.time < 0 { "-" } else { "" }, point.time.unsigned_abs());
-    let _ = write!(out, "[{sign}{}", millis / 1000);
+    out.push('[');
+    write_time(out, point.time);
+    let _ = write!(out, ",\"{}\"]", promql::format_value(point.value));
+}
+
+fn write_time(out: &mut String, time: Millis) {
+    let (sign, millis) = (if time < 0 { "-" } else { "" }, time.unsigned_abs());
+    let _ = write!(out, "{sign}{}", millis / 1000);
     if millis % 1000 != 0 {
         let _ = write!(out, ".{:03}", millis % 1000);
     }
-    let _ = write!(out, ",\"{}\"]", promql::format_value(point.value));
 }

@@ -6,7 +6,7 @@ use metrics::Millis;
 use promql::{Labels, Matcher, TimeRange};
 use serde_json::{Value as Json, json};
 
-use super::answer::{Answer, ApiError, Result};
+use super::answer::{Answer, ApiError, Result, said};
 use crate::form::Form;
 use crate::operator::Shared;
 
@@ -60,11 +60,11 @@ fn range(form: &Form) -> Result<TimeRange> {
 fn selectors(form: &Form) -> std::result::Result<Vec<Vec<Matcher>>, String> {
     let selector = |text: &str| match promql::parse_selector(text) {
         Ok(matchers) => Ok(matchers),
-        // Said in other words than the parser's, which speaks of a vector selector.
-        Err(_) if text.trim_matches(['{', '}', ' ']).is_empty() && !text.trim().is_empty() => {
+        // The parser refuses it in words that are about queries.
+        Err(error) if error.to_string().ends_with("must contain at least one non-empty matcher") => {
             Err(NO_MATCHER.to_string())
         }
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(said(&error)),
     };
     let all: Vec<Vec<Matcher>> = form.all("match[]").map(selector).collect::<std::result::Result<_, _>>()?;
     match all.iter().all(|matchers| matchers.iter().any(|m| !m.matches(""))) {

@@ -1,20 +1,20 @@
+use std::sync::Arc;
+
 use decide::demand::{
     self, Answer, Graph, Memory, Node, Observed, Per, Scale, Schedule, Spec,
     input::{FunctionForm, ObservedForm},
 };
+use promql::{AutoscalingValue, Engine, Limits, Plan, autoscaling_value};
 use serde_json::{Value, json};
 
-use super::{Outcome, View, part, signal};
-use crate::{Error, Signal, scenario::Metrics};
-
-/// As Prometheus looks back: a series silent for longer has no value.
-const STALE_AFTER: f64 = 300.0;
+use super::{Outcome, View, part};
+use crate::{Error, scenario::Metrics};
 
 #[derive(Clone, Debug)]
 pub struct Scaler {
     name: String,
     spec: Spec,
-    signals: Vec<Signal>,
+    plans: Vec<Arc<Plan>>,
     memory: Memory,
 }
 
@@ -53,13 +53,15 @@ impl Scaler {
             let message = "a simulation has only one workload; leave dependencies out";
             return Err(Error::field(annotation_path(&key), message));
         }
-        let mut signals = Vec::new();
-        for (idx, trigger) in function.scale.iter().flat_map(|scale| &scale.triggers).enumerate() {
-            let path = format!("{}.Triggers[{idx}]", annotation_path("SlimFaas/Scale"));
-            signals.push(signal(metrics, &[&trigger.metric_name, &trigger.query], &path)?);
-        }
         let name =
             manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("function").to_owned();
+        let namespace = manifest.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("default");
+        let mut plans = Vec::new();
+        for (idx, trigger) in function.scale.iter().flat_map(|scale| &scale.triggers).enumerate() {
+            let path = format!("{}.Triggers[{idx}].Query", annotation_path("SlimFaas/Scale"));
+            let query = trigger.query.replace("${app}", &name).replace("${namespace}", namespace);
+            plans.push(plan(&query, metrics).map_err(|message| Error::field(path, message))?);
+        }
         let input = demand::Input {
             now: jiff::Timestamp::UNIX_EPOCH,
             function,
@@ -68,7 +70,7 @@ impl Scaler {
             memory: Memory::default(),
         };
         let (spec, _) = input.resolve()?;
-        Ok(Scaler { name, spec, signals, memory: Memory::default() })
+        Ok(Scaler { name, spec, plans, memory: Memory::default() })
     }
 
     pub fn decide(&mut self, view: &View<'_>) -> Outcome {
@@ -88,7 +90,7 @@ impl Scaler {
             activity: graph.activity(view.now(), &self.name),
             dependencies: demand::Dependencies::default(),
             unschedulable: None,
-            readings: self.readings(view, ready),
+            readings: self.readings(view),
         };
         let memory = std::mem::take(&mut self.memory);
         let mut decision = demand::decide(view.now(), &self.spec, &observed, memory);
@@ -96,20 +98,37 @@ impl Scaler {
         Outcome::of(decision)
     }
 
-    fn readings(&self, view: &View<'_>, ready: usize) -> Vec<Answer> {
-        let triggers = self.spec.scale.iter().flat_map(|scale| &scale.triggers);
-        let read = |(trigger, signal): (&demand::Trigger, &Signal)| match view.sample {
-            Some(sample) if view.t - sample.at <= STALE_AFTER => {
-                let total = sample.value(*signal);
-                match trigger.per {
-                    Some(Per::Pod) => Answer::Value { value: total / ready.max(1) as f64, per: None },
-                    _ => Answer::Value { value: total, per: Some(Per::Total) },
-                }
-            }
-            Some(_) => Answer::Failed("no sample for five minutes".into()),
-            None => Answer::Failed("no sample has come through yet".into()),
-        };
-        triggers.zip(&self.signals).map(read).collect()
+    fn readings(&self, view: &View<'_>) -> Vec<Answer> {
+        self.plans.iter().map(|plan| read(plan, view)).collect()
+    }
+}
+
+/// What a trigger's query says, by the engine that the real store is asked with.
+fn read(plan: &Plan, view: &View<'_>) -> Answer {
+    let now = view.now().as_millisecond();
+    match autoscaling_value(&Engine::default(), plan, view.series, now, Limits::default()) {
+        Ok(AutoscalingValue::Value(value)) => {
+            let per = match plan.per() {
+                promql::Per::Total => Per::Total,
+                promql::Per::Pod => Per::Pod,
+            };
+            Answer::Value { value, per: Some(per) }
+        }
+        Ok(AutoscalingValue::AtLeast(_)) => Answer::Failed("some series have no number".into()),
+        Ok(AutoscalingValue::Idle) => Answer::Quiet,
+        Ok(AutoscalingValue::NoData) => Answer::Failed("no series for five minutes".into()),
+        Err(error) => Answer::Failed(error.to_string().into()),
+    }
+}
+
+/// A query that reads nothing but declared series.
+fn plan(query: &str, metrics: &Metrics) -> Result<Arc<Plan>, String> {
+    let plan = promql::parse(query).map_err(|error| error.to_string())?;
+    let names = plan.metric_names();
+    let unknown = names.exact.iter().find(|name| !metrics.series.iter().any(|s| s.name == **name));
+    match unknown {
+        Some(name) => Err(format!("nothing is known of {name:?}; say under metrics.series what it follows")),
+        None => Ok(plan),
     }
 }
 
