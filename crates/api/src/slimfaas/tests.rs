@@ -1,10 +1,7 @@
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
-use proptest::{
-    prelude::*,
-    test_runner::{Config, RngSeed},
-};
+use proptest::prelude::*;
 
 use super::*;
 
@@ -347,9 +344,7 @@ fn any_annotation() -> impl Strategy<Value = (String, String)> {
 }
 
 proptest! {
-    #![proptest_config(Config {
-        cases: 512, rng_seed: RngSeed::Fixed(6), failure_persistence: None, ..Config::default()
-    })]
+    #![proptest_config(repeatable::cases(512))]
 
     /// Whatever stands in one annotation, the others mean what they meant without it.
     #[test]
