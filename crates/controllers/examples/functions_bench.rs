@@ -122,7 +122,7 @@ async fn until<T, F: Future<Output = Result<Option<T>, Error>>>(
         if let Some(answer) = ask().await? {
             return Ok(answer);
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Err("stuck: the controller does not get on".into())
 }
