@@ -26,3 +26,24 @@ pub async fn install(client: &Client, namespace: &str) -> Result<()> {
         .context("failed to bring the demo")?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_examples_are_functions_without_problems() {
+        let examples = [
+            FIBONACCI,
+            include_str!("../../../examples/on-demand/queue.yaml"),
+            include_str!("../../../examples/on-demand/business-hours.yaml"),
+        ];
+        for example in examples {
+            let deployment: Deployment = serde_saphyr::from_str(example).unwrap();
+            let meta = &deployment.metadata;
+            let (name, annotations) = (meta.name.as_deref().unwrap(), meta.annotations.as_ref());
+            let (_, problems) = api::slimfaas::read("default", name, None, annotations).unwrap();
+            assert_eq!(problems, [], "{name}");
+        }
+    }
+}
