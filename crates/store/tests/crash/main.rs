@@ -1,6 +1,6 @@
 //! Nothing that was acknowledged is lost: not with this process, not with a NATS server, not with one of three.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test program speaks on its output")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test, though with a main of its own")]
 
 mod child;
 #[path = "../shared/eventually.rs"]

@@ -146,7 +146,8 @@ pub async fn of_many_writers_one_wins(home: Home) {
     let nodes = home.nodes(3).await;
     nodes[0].put("count", bytes("0"), Expect::Nothing, None).await.unwrap();
     let mut tasks = Vec::new();
-    for node in nodes.iter().cycle().take(6).cloned() {
+    for number in 0..6 {
+        let node = nodes[number % nodes.len()].clone();
         tasks.push(tokio::spawn(async move {
             for _ in 0..10 {
                 loop {

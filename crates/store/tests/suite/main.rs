@@ -1,6 +1,6 @@
 //! One suite for every place: what holds in memory holds in a file and on NATS.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 #[path = "../shared/eventually.rs"]
 mod eventually;

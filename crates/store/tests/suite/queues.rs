@@ -84,7 +84,8 @@ pub async fn limits_hold_among_racing_takers(home: Home) {
     let (held, most, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let shared = Arc::new((held, most, done));
     let mut takers = Vec::new();
-    for node in nodes.iter().cycle().take(6).cloned() {
+    for number in 0..6 {
+        let node = nodes[number % nodes.len()].clone();
         let shared = shared.clone();
         takers.push(tokio::spawn(async move {
             let (held, most, done) = &*shared;
