@@ -92,7 +92,7 @@ async fn create(functions: &Api<Function>, index: usize) -> Result<(), Error> {
 
 async fn mark_ready(deployments: &Api<Deployment>, deployment: Deployment) -> Result<(), Error> {
     let status = json!({"status": {
-        "observedGeneration": deployment.metadata.generation, "replicas": 1, "availableReplicas": 1,
+        "observedGeneration": deployment.metadata.generation, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "conditions": [
             {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
             {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
@@ -122,7 +122,7 @@ async fn until<T, F: Future<Output = Result<Option<T>, Error>>>(
         if let Some(answer) = ask().await? {
             return Ok(answer);
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
     Err("stuck: the controller does not get on".into())
 }

@@ -1,6 +1,6 @@
 //! A synchronous call: wait for a pod if there is none, ask the least loaded one, pass its answer on.
 
-use std::{error::Error as _, io, sync::Arc, time::Duration};
+use std::{error::Error as _, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request};
 use http_body::Body as _;
@@ -112,8 +112,7 @@ async fn ask(
             Err(SendError::Refused { request: back, error }) => {
                 tracing::debug!(function = %upstream.name, pod = %pod.name, %error, "the pod refused a connection");
                 upstream.metrics.retried();
-                refusals.pods.push(pod.address);
-                refusals.last = Some(error);
+                refusals.add(pod.address, error);
                 request = *back;
             }
             // Once only: the call may be what it dies of.
@@ -143,13 +142,23 @@ async fn hold_anew(
 /// Pods that refused a connection: they may be gone, and the catalog does not know yet.
 #[derive(Default)]
 struct Refusals {
-    pods: Vec<std::net::SocketAddr>,
+    pods: Vec<SocketAddr>,
     last: Option<io::Error>,
+    /// Of the first that refused.
     since: Option<Instant>,
     rounds: u32,
 }
 
 impl Refusals {
+    fn add(&mut self, pod: SocketAddr, error: io::Error) {
+        // A pod that answers nothing has too much to do, or is gone with its node: only the deadline ends that.
+        if error.kind() != io::ErrorKind::TimedOut {
+            self.since.get_or_insert_with(Instant::now);
+        }
+        self.pods.push(pod);
+        self.last = Some(error);
+    }
+
     /// All have refused: waits for other pods, or a moment for the same, and forgets.
     async fn wait(
         &mut self,
@@ -157,8 +166,7 @@ impl Refusals {
         upstream: &Upstream,
         state: &Arc<State>,
     ) -> Result<Arc<State>, Response<Body>> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        if since.elapsed() >= gateway.options().refused_patience {
+        if self.since.is_some_and(|since| since.elapsed() >= gateway.options().refused_patience) {
             let why = self.last.take().map(|error| error.to_string()).unwrap_or_default();
             return Err(Refusal::NoConnection
                 .reply(format_args!("no pod of {} takes a connection: {why}", upstream.name)));

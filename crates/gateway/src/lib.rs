@@ -12,6 +12,7 @@
 //! that a function is wanted goes out by [`functions::Activity`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
+#![allow(clippy::result_large_err, reason = "such an error is the answer itself, on its way to the client")]
 
 mod async_calls;
 mod body;
@@ -37,4 +38,4 @@ pub use async_calls::{Dispatcher, QueueGauges};
 pub use body::{Body, BoxError};
 pub use gateway::{Gateway, Parts};
 pub use metrics::{Family, Kind, Metrics, Sample, render};
-pub use options::{Cors, Hooks, Mount, Options, Serve};
+pub use options::{Cors, Hooks, MoreMetrics, MoreReady, MoreStatus, Mount, Options, Serve};

@@ -60,11 +60,11 @@ pub enum Cors {
 pub struct Hooks {
     pub mounts: Vec<Mount>,
     /// Appends more families to the text of `/metrics`.
-    pub metrics: Option<Arc<dyn Fn(&mut String) + Send + Sync>>,
+    pub metrics: Option<MoreMetrics>,
     /// More fields of a function's status, by its name.
-    pub status: Option<Arc<dyn Fn(&str) -> Map<String, Value> + Send + Sync>>,
+    pub status: Option<MoreStatus>,
     /// Why this node is not ready, besides the store and the catalog.
-    pub ready: Option<Arc<dyn Fn() -> Result<(), String> + Send + Sync>>,
+    pub ready: Option<MoreReady>,
 }
 
 /// Paths that somebody else serves.
@@ -74,6 +74,10 @@ pub struct Mount {
     pub prefix: String,
     pub serve: Serve,
 }
+
+pub type MoreMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
+pub type MoreStatus = Arc<dyn Fn(&str) -> Map<String, Value> + Send + Sync>;
+pub type MoreReady = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
 
 /// Handed the request and the address of the peer.
 pub type Serve = Arc<dyn Fn(Request<Incoming>, IpAddr) -> BoxFuture<'static, Response<Body>> + Send + Sync>;

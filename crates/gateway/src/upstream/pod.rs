@@ -12,7 +12,7 @@ use std::{
 
 use http::{HeaderValue, Request};
 use http_body::Body as _;
-use tokio::{net::TcpStream, time::Instant};
+use tokio::{net::TcpStream, sync::Semaphore, time::Instant};
 
 use crate::{
     body::Outgoing,
@@ -29,6 +29,8 @@ pub(crate) struct Pod {
     /// The last connection was refused: others are asked first.
     refused: AtomicBool,
     free: Mutex<Vec<(Connection, Instant)>>,
+    /// When a pod has just come, all who waited for it want a connection: more than its queue of those to accept holds.
+    connecting: Semaphore,
 }
 
 /// A place among the calls of a pod.
@@ -52,6 +54,8 @@ pub(crate) enum SendError {
     Broken { error: hyper::Error, again: Option<Box<Request<Outgoing>>> },
 }
 
+/// Connections that are being made at the same time.
+const CONNECTING: usize = 32;
 /// Free connections beyond this are closed at once.
 const MOST_FREE: usize = 1024;
 /// Shorter than servers usually keep theirs, so that seldom one is closed while a call is on its way into it.
@@ -70,6 +74,7 @@ impl Pod {
             in_flight: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
             free: Mutex::default(),
+            connecting: Semaphore::new(CONNECTING),
         }
     }
 
@@ -90,17 +95,24 @@ impl Pod {
         mut request: Request<Outgoing>,
         connect_timeout: Duration,
     ) -> Result<Exchange, SendError> {
-        while let Some(connection) = self.reuse() {
-            let again = copy_if_repeatable(&request);
-            request = match connection.exchange(request).await {
-                Ok(exchange) => return Ok(exchange),
-                Err(Failure::NotSent(request)) => *request,
-                Err(Failure::Broken(error)) => match again {
-                    Some(again) => again,
-                    None => return Err(SendError::Broken { error, again: None }),
-                },
-            };
-        }
+        let _connecting = loop {
+            while let Some(connection) = self.reuse() {
+                let again = copy_if_repeatable(&request);
+                request = match connection.exchange(request).await {
+                    Ok(exchange) => return Ok(exchange),
+                    Err(Failure::NotSent(request)) => *request,
+                    Err(Failure::Broken(error)) => match again {
+                        Some(again) => again,
+                        None => return Err(SendError::Broken { error, again: None }),
+                    },
+                };
+            }
+            let place = self.connecting.acquire().await;
+            // While this waited, a call may have ended and left its connection.
+            if self.free().is_empty() {
+                break place;
+            }
+        };
         let connection = match self.connect(connect_timeout).await {
             Ok(connection) => connection,
             Err(error) => return Err(SendError::Refused { request: Box::new(request), error }),
