@@ -122,7 +122,10 @@ impl Nats {
             // the first line tells that it serves
             if let Ok(connection) = TcpStream::connect(("127.0.0.1", server.port)).await {
                 let mut greeting = String::new();
-                BufReader::new(connection).read_line(&mut greeting).await?;
+                // if it is somebody else's port, nothing may come
+                let mut connection = BufReader::new(connection);
+                let greeted = connection.read_line(&mut greeting);
+                let _ = tokio::time::timeout(Duration::from_secs(2), greeted).await;
                 if greeting.starts_with("INFO") {
                     return Ok(());
                 }

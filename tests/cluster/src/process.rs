@@ -5,7 +5,11 @@ use std::{
     net::TcpListener,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::{Mutex, OnceLock, mpsc},
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -73,14 +77,23 @@ impl Drop for Running {
     }
 }
 
-/// Ports that are free now, all different.
+/// Ports that are free now, all different, and never the same twice in this process.
+///
+/// They lie below those that the system gives to outgoing connections and to listeners that ask for any port: between
+/// here and the start of the server that gets the port, nobody takes it by chance.
 pub fn free_ports<const N: usize>() -> Result<[u16; N]> {
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 22_000;
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    // processes that run side by side begin at different places
+    let begin = std::process::id().wrapping_mul(997);
     let mut ports = [0; N];
-    let mut held = Vec::with_capacity(N);
     for port in &mut ports {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        *port = listener.local_addr()?.port();
-        held.push(listener);
+        *port = (0..COUNT)
+            .map(|_| begin.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % COUNT + FIRST)
+            .filter_map(|candidate| u16::try_from(candidate).ok())
+            .find(|candidate| TcpListener::bind(("127.0.0.1", *candidate)).is_ok())
+            .context("no port is free")?;
     }
     Ok(ports)
 }
