@@ -1,5 +1,5 @@
 //! The same requests to Prometheus's own handlers and to ours, over the same data: answers are compared field by field.
-#![allow(clippy::unwrap_used)] // a test, though its helpers are not marked as such
+#![allow(clippy::unwrap_used, clippy::panic)] // a test, though its helpers are not marked as such
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
