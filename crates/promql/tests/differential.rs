@@ -66,7 +66,7 @@ fn the_first_step_decides_whether_a_name_falls() {
         let ours = answer(&source, query, *steps);
         compare(&ours, &theirs, false).unwrap_or_else(|difference| panic!("{steps:?}: {difference}"));
         let shown: Vec<Labels> = ours.unwrap().0.into_iter().map(|(labels, _)| labels).collect();
-        assert_eq!(shown, std::slice::from_ref(&expected), "{steps:?}");
+        assert_eq!(shown, std::slice::from_ref(expected), "{steps:?}");
     }
 }
 
