@@ -4,6 +4,7 @@
 
 use std::{
     io::Write,
+    path::PathBuf,
     process::{Command, Output, Stdio},
 };
 
@@ -94,8 +95,9 @@ fn promql_evaluates_a_file() {
 #[test]
 fn every_scenario_runs() {
     let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/scenarios");
-    for scenario in std::fs::read_dir(scenarios).unwrap() {
-        let path = scenario.unwrap().path();
+    let files = std::fs::read_dir(scenarios).unwrap().map(|file| file.unwrap().path());
+    let is_scenario = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "yaml");
+    for path in files.filter(is_scenario) {
         let timeline = answer(&["simulate", path.to_str().unwrap()], "");
         assert!(timeline.contains("replica-hours"), "{}", path.display());
     }
@@ -105,7 +107,7 @@ fn every_scenario_runs() {
 fn crds_are_manifests() {
     let text = answer(&["crds"], "");
     let names: Vec<String> = text
-        .split("---\n")
+        .split("\n---\n")
         .map(|document| serde_saphyr::from_str::<serde_json::Value>(document).unwrap())
         .inspect(|crd| assert_eq!(crd["kind"], "CustomResourceDefinition"))
         .map(|crd| crd["metadata"]["name"].as_str().unwrap().to_owned())
