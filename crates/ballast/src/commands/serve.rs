@@ -39,6 +39,9 @@ pub struct Serve {
     /// What to run beside the functions on demand
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "function")]
     controllers: Vec<Controller>,
+    /// Look after Kyma's Functions of this namespace only, where other nodes look after others [default: all]
+    #[arg(long, value_name = "NAMESPACE", env = "BALLAST_FUNCTION_NAMESPACE")]
+    function_namespace: Option<String>,
     /// Seconds after which a node that fell silent is replaced
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease: u64,
@@ -60,7 +63,7 @@ pub struct Serve {
 enum Controller {
     /// Nothing
     None,
-    /// Kyma's Functions, in all namespaces (their kind has to be installed: ballast crds)
+    /// Kyma's Functions (their kind has to be installed: ballast crds)
     Function,
 }
 
@@ -98,10 +101,12 @@ impl Serve {
             debug_on_gateway: self.debug_on_gateway,
             leadership: Leadership::Lease(Duration::from_secs(self.lease)),
             scrape_interval: Duration::from_secs(self.scrape_interval),
-            functions: self
-                .controllers
-                .contains(&Controller::Function)
-                .then(|| controllers::function::Options::new(std::env::temp_dir().join("ballast-git"))),
+            functions: self.controllers.contains(&Controller::Function).then(|| {
+                controllers::function::Options {
+                    namespace: self.function_namespace.clone(),
+                    ..controllers::function::Options::new(std::env::temp_dir().join("ballast-git"))
+                }
+            }),
             loopback_pods: self.loopback_pods,
         };
         let plane = ControlPlane::start(client, store, options).await?;

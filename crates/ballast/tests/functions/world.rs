@@ -8,6 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use cluster::{Cluster, Nats, Running, spawn};
+use controllers::crds;
 use e2e::{Place, eventually};
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -53,6 +54,8 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub nats: Option<Nats>,
     directory: TempDir,
+    /// What the nodes that start next do beside functions on demand.
+    controllers: Vec<String>,
 }
 
 pub struct Node {
@@ -90,6 +93,7 @@ impl World {
             nodes: Vec::new(),
             nats: None,
             directory: TempDir::with_prefix("ballast-functions-")?,
+            controllers: vec!["--controllers=none".to_owned()],
         };
         match nodes {
             Nodes::One => world.add_node("node-a").await?,
@@ -102,6 +106,25 @@ impl World {
         }
         world.master().await?;
         Ok(world)
+    }
+
+    /// Starts all nodes again, such that their master looks after the Functions of the namespace.
+    pub async fn look_after_functions(&mut self) -> Result<()> {
+        crds::install(&self.place.cluster.client()).await?;
+        self.controllers = vec![
+            "--controllers=function".to_owned(),
+            // each test has nodes of its own on the same cluster
+            format!("--function-namespace={}", self.place.namespace),
+        ];
+        let names: Vec<String> = self.nodes.iter().map(|node| node.name.clone()).collect();
+        for name in &names {
+            self.node(name)?.kill();
+        }
+        for name in &names {
+            self.add_node(name).await?;
+        }
+        self.master().await?;
+        Ok(())
     }
 
     /// Starts a node, also one that was killed; it keeps its files.
@@ -134,13 +157,11 @@ impl World {
             LEASE,
             "--scrape-interval",
             "1",
-            // Functions are looked after in all namespaces, which other tests have their own nodes for
-            "--controllers",
-            "none",
             "--loopback-pods",
             "--debug-on-gateway",
         ];
         args.extend(options.map(str::to_owned));
+        args.extend(self.controllers.iter().cloned());
         let running = spawn(Path::new("env"), &args, &log)?;
         let mut node = Node {
             name: name.to_owned(),
@@ -229,7 +250,11 @@ impl World {
             },
         }))?;
         self.place.api::<Deployment>().create(&PostParams::default(), &deployment).await?;
-        // all nodes know it
+        self.all_know(name).await
+    }
+
+    /// Until a call of it is no call of something unknown, wherever it comes.
+    pub async fn all_know(&self, name: &str) -> Result<()> {
         for node in self.nodes.iter().filter(|node| node.is_running()) {
             eventually(format!("{} to know {name}", node.name), || async {
                 let answer = http::get(node.gateway, &format!("/status-function/{name}")).await?;

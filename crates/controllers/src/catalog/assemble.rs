@@ -45,6 +45,8 @@ struct Workload<'a> {
     replicas: i32,
     /// Of its pods, beside their owner.
     selector: Option<&'a LabelSelector>,
+    /// Whether it brings a scaler of its own, which ours would fight.
+    scales_itself: bool,
 }
 
 impl Assembler {
@@ -104,7 +106,13 @@ impl Assembler {
                     Err(problem) => problems.push(problem),
                 }
             }
-            objects.insert(name.clone(), Target::of(&workload.kind, workload.meta));
+            if workload.scales_itself {
+                let message =
+                    "not scaled on demand, because spec.scaleConfig scales it: remove one of the two";
+                problems.push(Problem { annotation: slimfaas::PREFIX.into(), message: message.into() });
+            } else {
+                objects.insert(name.clone(), Target::of(&workload.kind, workload.meta));
+            }
             let function = Function {
                 target: shared::Target {
                     api_version: workload.kind.api_version().into(),
@@ -186,6 +194,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
             template: spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone()),
             replicas: spec.replicas.unwrap_or(1),
             selector: Some(&spec.selector),
+            scales_itself: false,
         });
     }
     for set in &watched.stateful_sets {
@@ -196,6 +205,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
             template: spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone()),
             replicas: spec.replicas.unwrap_or(1),
             selector: Some(&spec.selector),
+            scales_itself: false,
         });
     }
     for function in &watched.functions {
@@ -207,6 +217,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
             template: serde_json::from_value(spec["annotations"].clone()).unwrap_or_default(),
             replicas: replicas.unwrap_or(1),
             selector: None,
+            scales_itself: !spec["scaleConfig"].is_null(),
         });
     }
     let made_by_function = |meta: &ObjectMeta| {

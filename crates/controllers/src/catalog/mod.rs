@@ -46,7 +46,7 @@ pub struct View {
     /// False until all watches have told what there is: what is missing then is no sign of anything.
     pub complete: bool,
     pub snapshot: Arc<Snapshot>,
-    /// The object behind each function, in the version that the snapshot shows.
+    /// The object behind each function that is ours to scale, in the version that the snapshot shows.
     pub objects: Arc<BTreeMap<Arc<str>, Target>>,
     pub scraped: Arc<[metrics::scrape::Target]>,
     /// The longest time between two scrapes of a pod that asks for other than the usual.

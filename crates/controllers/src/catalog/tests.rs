@@ -45,7 +45,10 @@ fn check(watched: &Watched, expected: &Expect) {
     for (name, function) in &view.snapshot.functions {
         let target = &function.target;
         out += &format!("{name} {} {} wants {}", target.api_version, target.kind, function.requested);
-        out += &format!(" @{}", view.objects[name].resource_version.as_deref().unwrap_or_default());
+        match view.objects.get(name) {
+            Some(object) => out += &format!(" @{}", object.resource_version.as_deref().unwrap_or_default()),
+            None => out += " not ours to scale",
+        }
         if let Some(message) = &function.unschedulable {
             out += &format!(" unschedulable: {message}");
         }
@@ -158,6 +161,11 @@ fn kinds_names_and_circles() {
                      "annotations": {"SlimFaas/ReplicasMin": "0", "SlimFaas/DefaultTrust": "Untrusted"}},
         "spec": {"replicas": 3},
     }));
+    let built_in = object(json!({
+        "apiVersion": "serverless.kyma-project.io/v1alpha2", "kind": "Function",
+        "metadata": {"name": "torn", "uid": "t", "resourceVersion": "9", "annotations": is_function()},
+        "spec": {"replicas": 2, "scaleConfig": {"minReplicas": 1, "maxReplicas": 3}},
+    }));
     let mut made = (*deployment("greet-x7", json!({"SlimFaas/ReplicasMin": "0"}))).clone();
     made.metadata.owner_references = Some(vec![
         serde_json::from_value(json!({
@@ -173,7 +181,7 @@ fn kinds_names_and_circles() {
             Arc::new(made),
         ],
         stateful_sets: vec![stateful("a"), stateful("c")],
-        functions: vec![function],
+        functions: vec![function, built_in],
         pods: vec![pod("greet-x7", 1, of_greet)],
     };
     check(
@@ -187,6 +195,8 @@ fn kinds_names_and_circles() {
         c apps/v1 StatefulSet wants 1 @8
         greet serverless.kyma-project.io/v1alpha2 Function wants 3 @9
           greet-x7-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
+        torn serverless.kyma-project.io/v1alpha2 Function wants 2 not ours to scale
+          SlimFaas/: not scaled on demand, because spec.scaleConfig scales it: remove one of the two
         trusted 
     "#]],
     );

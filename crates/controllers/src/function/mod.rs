@@ -48,6 +48,8 @@ pub const NAME: &str = "function";
 
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Functions of this namespace only; without it, of all.
+    pub namespace: Option<String>,
     /// How often each kind is listed anew, in case a watch lost an event.
     pub relist_period: Duration,
     /// How often Git servers are asked for new commits.
@@ -61,6 +63,7 @@ pub struct Options {
 impl Options {
     pub fn new(scratch: impl Into<PathBuf>) -> Self {
         Self {
+            namespace: None,
             relist_period: Duration::from_secs(300),
             git_poll_period: Duration::from_secs(60),
             scratch: scratch.into(),
@@ -87,6 +90,7 @@ pub(crate) fn function_kind() -> Kind {
 
 struct Controller {
     client: Client,
+    namespace: Option<String>,
     functions: Arc<Cache<Function>>,
     config_maps: Arc<Cache<ConfigMap>>,
     deployments: Arc<Cache<Deployment>>,
@@ -102,6 +106,7 @@ impl Controller {
             Commits::new(client.clone(), options.scratch.clone(), options.git_poll_period, queue.clone());
         let controller = Self {
             client,
+            namespace: options.namespace.clone(),
             functions: engine.cache(),
             // there may be any number of others, with any content
             config_maps: engine.labelled_cache(MANAGED_BY),
@@ -157,6 +162,9 @@ impl Controller {
         failure: Option<&Failure>,
         now: Timestamp,
     ) -> Result<Option<Observed>, PlanError> {
+        if self.namespace.as_ref().is_some_and(|namespace| *namespace != key.namespace) {
+            return Ok(None);
+        }
         let Some(function) = self.functions.get(key) else { return Ok(None) };
         let own = uid(&function.metadata).to_owned();
         let child = Key::new(&key.namespace, child_name(&function));

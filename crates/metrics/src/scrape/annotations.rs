@@ -21,7 +21,7 @@ pub enum Scheme {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum AnnotationError {
-    #[error("prometheus.io/scrape is {0:?}: use \"true\" or \"false\"")]
+    #[error("prometheus.io/scrape is {0:?}: use \"true\" (or 1, yes) or \"false\" (or 0, no)")]
     Scrape(String),
     #[error("prometheus.io/scheme is {0:?}: use \"http\" or \"https\"")]
     Scheme(String),
@@ -42,11 +42,11 @@ impl Endpoint {
         first_port: Option<u16>,
     ) -> Result<Option<Self>, AnnotationError> {
         let get = |name: &str| annotations.get(&format!("prometheus.io/{name}")).map(|v| v.trim());
-        match get("scrape") {
-            None => return Ok(None),
-            Some(v) if v.eq_ignore_ascii_case("false") || v.is_empty() => return Ok(None),
-            Some(v) if v.eq_ignore_ascii_case("true") => {}
-            Some(other) => return Err(AnnotationError::Scrape(other.into())),
+        let scrape = get("scrape").unwrap_or_default();
+        match scrape.to_ascii_lowercase().as_str() {
+            "" | "false" | "0" | "no" => return Ok(None),
+            "true" | "1" | "yes" => {}
+            _ => return Err(AnnotationError::Scrape(scrape.into())),
         }
         let scheme = match get("scheme").map(str::to_ascii_lowercase).as_deref() {
             None | Some("" | "http") => Scheme::Http,
@@ -98,6 +98,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn scrape_is_a_yes_or_a_no() {
+        let table = [
+            ("true 1 yes TRUE Yes yEs", Some(true)),
+            ("false 0 no FALSE No", Some(false)),
+            ("on off 2 y t maybe", None),
+        ];
+        for (words, expected) in table {
+            for word in words.split(' ').flat_map(|word| [word.to_string(), format!(" {word} ")]) {
+                let annotations = BTreeMap::from([("prometheus.io/scrape".to_string(), word.clone())]);
+                let is_scraped = Endpoint::from_annotations(&annotations, Some(5000)).map(|e| e.is_some());
+                assert_eq!(is_scraped.ok(), expected, "{word:?}");
+            }
+        }
+    }
+
+    #[test]
     fn annotations_say_where_or_what_is_wrong() {
         let cases: [&[(&str, &str)]; 13] = [
             &[],
@@ -105,7 +121,7 @@ mod tests {
             &[("scrape", "true")],
             &[("scrape", "True"), ("port", "9090"), ("path", "/stats?format=prometheus"), ("interval", "1m")],
             &[("scrape", "true"), ("scheme", "http"), ("interval", "15")],
-            &[("scrape", "yes")],
+            &[("scrape", "maybe")],
             &[("scrape", "true"), ("scheme", "HTTPS")],
             &[("scrape", "true"), ("scheme", "gopher")],
             &[("scrape", "true"), ("port", "0")],
@@ -131,7 +147,7 @@ mod tests {
             http 5000/metrics None
             http 9090/stats?format=prometheus Some(60s)
             http 5000/metrics Some(15s)
-            prometheus.io/scrape is "yes": use "true" or "false"
+            prometheus.io/scrape is "maybe": use "true" (or 1, yes) or "false" (or 0, no)
             https 5000/metrics None
             prometheus.io/scheme is "gopher": use "http" or "https"
             prometheus.io/port is "0": use a number from 1 to 65535

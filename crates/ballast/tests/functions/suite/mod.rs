@@ -2,6 +2,7 @@
 
 mod asleep_and_awake;
 mod faults;
+mod kyma;
 mod metrics;
 mod queue;
 mod visible;
@@ -44,6 +45,8 @@ tests! {
     queue::a_result_can_be_read,
     queue::a_call_that_fails_is_tried_again_and_given_up,
     queue::no_more_than_the_limit_are_under_way,
+    kyma::a_call_wakes_a_function_by_its_scale,
+    kyma::one_that_scales_itself_is_refused,
     faults::no_accepted_call_is_lost_with_the_master on Three,
     faults::another_node_follows_a_killed_master on Three,
     faults::a_paused_master_cannot_write on Three,
