@@ -32,7 +32,8 @@ enum Kind {
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     Whole(Bytes),
-    Upload(Upload),
+    /// Boxed: most calls have none, and none should carry the room for it.
+    Upload(Box<Upload>),
 }
 
 /// The body of a client's request on its way to a pod.

@@ -2,7 +2,7 @@
 
 use std::{error::Error as _, io, net::SocketAddr, sync::Arc, time::Duration};
 
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request};
+use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body::Body as _;
 use hyper::{body::Incoming, upgrade::OnUpgrade};
 use tokio::time::Instant;
@@ -22,11 +22,11 @@ use crate::{
 const COLD_START: HeaderName = HeaderName::from_static("ballast-cold-start");
 
 /// All of a call that the gateway has to know.
-pub(crate) struct Call {
+pub(crate) struct Call<'a> {
     pub upstream: Arc<Upstream>,
     /// What the pod is asked for.
     pub uri: Uri,
-    pub peer: Peer,
+    pub peer: &'a Peer,
     pub request_id: HeaderValue,
     pub request: Request<Incoming>,
 }
@@ -38,7 +38,8 @@ struct Answered {
     held: Option<Duration>,
 }
 
-pub(crate) async fn call(gateway: &Gateway, call: Call) -> Response<Body> {
+/// What can be done at once is done before the future is made, so that it is small: thousands of them may be held.
+pub(crate) fn call(gateway: &Gateway, call: Call<'_>) -> impl Future<Output = Response<Body>> {
     let Call { upstream, uri, peer, request_id, mut request } = call;
     let arrived = Instant::now();
     let lasting =
@@ -47,23 +48,27 @@ pub(crate) async fn call(gateway: &Gateway, call: Call) -> Response<Body> {
     let timeout = state.function.settings.sync_timeout;
     let on_upgrade = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
-    let is_upgrade = forward::upgrade(&parts).is_some();
-    forward::prepare(&mut parts, &peer, request_id, uri);
-    let response = match outgoing(gateway, body) {
-        Err(refused) => refused,
-        Ok(body) => {
-            let asking = ask(gateway, &upstream, state, parts, body);
-            match tokio::time::timeout_at(deadline(arrived, timeout), asking).await {
-                Err(_) => too_late(&upstream, timeout),
-                Ok(Err(refused)) => refused,
-                Ok(Ok(answered)) => {
-                    pass_on(gateway, &upstream, answered, lasting, is_upgrade.then_some(on_upgrade))
+    let on_upgrade = forward::upgrade(&parts).map(|_| on_upgrade);
+    forward::prepare(&mut parts, peer, request_id, uri);
+    let request = match outgoing(gateway, body) {
+        Ok(body) => Ok(Box::new(Request::from_parts(parts, body))),
+        Err(refused) => Err(Box::new(refused)),
+    };
+    async move {
+        let response = match request {
+            Err(refused) => *refused,
+            Ok(request) => {
+                let asking = ask(gateway, &upstream, state, request);
+                match tokio::time::timeout_at(deadline(arrived, timeout), asking).await {
+                    Err(_) => too_late(&upstream, timeout),
+                    Ok(Err(refused)) => refused,
+                    Ok(Ok(answered)) => pass_on(gateway, &upstream, answered, lasting, on_upgrade),
                 }
             }
-        }
-    };
-    upstream.metrics.answered(response.status(), arrived.elapsed());
-    response
+        };
+        upstream.metrics.answered(response.status(), arrived.elapsed());
+        response
+    }
 }
 
 /// A deadline that is absurdly far away is none.
@@ -80,7 +85,8 @@ fn outgoing(gateway: &Gateway, body: Incoming) -> Result<Outgoing, Response<Body
     if body.size_hint().lower() > options.body_limit {
         return Err(bad_upload(&UploadError::TooLarge));
     }
-    Ok(Outgoing::Upload(Upload::new(body, options.body_limit, options.body_idle_timeout)))
+    let upload = Upload::new(body, options.body_limit, options.body_idle_timeout);
+    Ok(Outgoing::Upload(Box::new(upload)))
 }
 
 /// Asks until a pod answers, or until there is no sense in asking.
@@ -88,20 +94,18 @@ async fn ask(
     gateway: &Gateway,
     upstream: &Upstream,
     mut state: Arc<State>,
-    parts: request::Parts,
-    mut body: Outgoing,
+    mut request: Box<Request<Outgoing>>,
 ) -> Result<Answered, Response<Body>> {
     let mut held = None;
     if state.pods.is_empty() {
-        state = hold_anew(gateway, upstream, &mut body, &mut held).await?;
+        state = hold_anew(gateway, upstream, &mut request, &mut held).await?;
     }
-    let mut request = Request::from_parts(parts, body);
     let (mut refusals, mut repeated) = (Refusals::default(), false);
     loop {
         let Some(pod) = upstream.pick(&state.pods, |pod| !refusals.pods.contains(&pod.address)) else {
             state = refusals.wait(gateway, upstream, &state).await?;
             if state.pods.is_empty() {
-                state = hold_anew(gateway, upstream, request.body_mut(), &mut held).await?;
+                state = hold_anew(gateway, upstream, &mut request, &mut held).await?;
             }
             continue;
         };
@@ -113,14 +117,14 @@ async fn ask(
                 tracing::debug!(function = %upstream.name, pod = %pod.name, %error, "the pod refused a connection");
                 upstream.metrics.retried();
                 refusals.add(pod.address, error);
-                request = *back;
+                request = back;
             }
             // Once only: the call may be what it dies of.
             Err(SendError::Broken { again: Some(again), .. }) if !repeated => {
                 upstream.metrics.retried();
                 refusals.pods.push(pod.address);
                 repeated = true;
-                request = *again;
+                request = again;
             }
             Err(SendError::Broken { error, .. }) => return Err(broken(upstream, &pod.name, &error)),
         }
@@ -130,11 +134,12 @@ async fn ask(
 async fn hold_anew(
     gateway: &Gateway,
     upstream: &Upstream,
-    body: &mut Outgoing,
+    request: &mut Request<Outgoing>,
     held: &mut Option<Duration>,
 ) -> Result<Arc<State>, Response<Body>> {
     let since = Instant::now();
-    let state = hold(gateway, upstream, body).await?;
+    forward::detach(request.headers_mut());
+    let state = hold(gateway, upstream, request.body_mut()).await?;
     *held = Some(held.unwrap_or_default() + since.elapsed());
     Ok(state)
 }

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 
-use crate::{body::Body, options::Cors, reply};
+use crate::{body::Body, forward::detached, options::Cors, reply};
 
 const ANY: HeaderValue = HeaderValue::from_static("*");
 
@@ -18,7 +18,7 @@ impl Cors {
 
     /// The origin of a request, if anything depends on it.
     pub(crate) fn origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
-        if *self == Cors::Off { None } else { headers.get(header::ORIGIN).cloned() }
+        if *self == Cors::Off { None } else { headers.get(header::ORIGIN).map(detached) }
     }
 
     /// The answer to a browser that asks before it calls. Only such a question is answered here: other `OPTIONS` are

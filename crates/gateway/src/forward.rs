@@ -75,6 +75,18 @@ pub(crate) fn prepare(parts: &mut request::Parts, peer: &Peer, request_id: Heade
     parts.extensions.clear();
 }
 
+/// Gives each value a buffer of its own. As it was read, it is a part of all that was read from the client at once, which
+/// stays as long as the value: too much for a call that waits.
+pub(crate) fn detach(headers: &mut HeaderMap) {
+    for value in headers.values_mut() {
+        *value = detached(value);
+    }
+}
+
+pub(crate) fn detached(value: &HeaderValue) -> HeaderValue {
+    HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
+}
+
 /// Says where the call came from. What a peer says about others counts only if it is a trusted proxy.
 fn forwarded(headers: &mut HeaderMap, peer: &Peer, host: Option<HeaderValue>) {
     if !peer.is_proxy {

@@ -149,38 +149,43 @@ impl Gateway {
         if !route.methods().contains(request.method()) {
             return method_not_allowed(&route);
         }
+        // Only calls are many: the others are boxed, so that calls need not carry the room for them.
         match route {
             Route::Call { name, path } => {
-                let (upstream, uri) = match self.callee(name, path, &uri, peer, request.headers()) {
+                let (upstream, for_pod) = match self.callee(name, path, &uri, peer, request.headers()) {
                     Ok(callee) => callee,
                     Err(refused) => return refused,
                 };
-                call::call(self, Call { upstream, uri, peer: peer.clone(), request_id, request }).await
+                // It is a part of what was read from the client, all of which would stay as long as the call.
+                drop(uri);
+                call::call(self, Call { upstream, uri: for_pod, peer, request_id, request }).await
             }
             Route::Publish { event, path } => {
                 let uri = match for_pod(path, &uri) {
                     Ok(uri) => uri,
                     Err(refused) => return refused,
                 };
-                publish::publish(self, event, uri, peer, request_id, request).await
+                Box::pin(publish::publish(self, event, uri, peer, request_id, request)).await
             }
             Route::Async { name, path } => {
                 let (upstream, uri) = match self.callee(name, path, &uri, peer, request.headers()) {
                     Ok(callee) => callee,
                     Err(refused) => return refused,
                 };
-                async_calls::enqueue(self, Call { upstream, uri, peer: peer.clone(), request_id, request })
-                    .await
+                let call = Call { upstream, uri, peer, request_id, request };
+                Box::pin(async_calls::enqueue(self, call)).await
             }
-            Route::AsyncCallback { name, id, status } => async_calls::callback(self, name, id, status).await,
+            Route::AsyncCallback { name, id, status } => {
+                Box::pin(async_calls::callback(self, name, id, status)).await
+            }
             Route::AsyncResult { name, .. } | Route::AsyncDead { name, .. }
                 if !self.may_see(name, peer, request.headers()) =>
             {
                 reply::unknown_function(name)
             }
-            Route::AsyncResult { name, id } => async_calls::result(self, name, id).await,
+            Route::AsyncResult { name, id } => Box::pin(async_calls::result(self, name, id)).await,
             Route::AsyncDead { name, id, replay } => {
-                async_calls::dead(self, request.method(), name, id, replay).await
+                Box::pin(async_calls::dead(self, request.method(), name, id, replay)).await
             }
             Route::Wake { name } => match self.table().get(name) {
                 Some(upstream) => {
@@ -199,7 +204,7 @@ impl Gateway {
             Route::StatusAll => status::all(self),
             Route::StatusStream => status::stream(self),
             Route::Health => reply::text(StatusCode::OK, "OK"),
-            Route::Ready => status::ready(self).await,
+            Route::Ready => Box::pin(status::ready(self)).await,
             Route::Metrics => status::metrics(self),
             Route::Unknown => unknown_path(uri.path()),
         }

@@ -161,7 +161,8 @@ async fn to_pod(gateway: &Gateway, pod: &Arc<Pod>, event: &Event, attempts: &Att
 
 /// The status of the pod's answer; none if there was no answer.
 async fn attempt(gateway: &Gateway, pod: &Arc<Pod>, event: &Event) -> Option<StatusCode> {
-    let mut request = Request::from_parts(event.head.clone(), Outgoing::Whole(event.body.clone()));
+    let body = Outgoing::Whole(event.body.clone());
+    let mut request = Box::new(Request::from_parts(event.head.clone(), body));
     request.headers_mut().insert(header::HOST, pod.host.clone());
     let taken = pod.take();
     let exchange = pod.send(request, gateway.options().connect_timeout).await.ok()?;

@@ -7,6 +7,8 @@ use std::{
 
 use http::{HeaderName, HeaderValue};
 
+use crate::forward::detached;
+
 pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// Longer ones are replaced: they go into logs.
@@ -34,7 +36,7 @@ impl RequestIds {
             !id.is_empty() && id.len() <= LONGEST && id.as_bytes().iter().all(u8::is_ascii_graphic)
         };
         match given {
-            Some(id) if is_usable(id) => id.clone(),
+            Some(id) if is_usable(id) => detached(id),
             _ => self.make(),
         }
     }

@@ -119,7 +119,8 @@ async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr) {
             .max_header_list_size(u32::try_from(options.head_limit).unwrap_or(u32::MAX))
             .keep_alive_interval(options.head_timeout)
             .serve_connection(io, service);
-        let mut connection = pin!(connection);
+        // Boxed: it is much larger than the other, and seldom.
+        let mut connection = Box::pin(connection);
         until_ended(&gateway, |cx, is_ending| {
             if is_ending {
                 connection.as_mut().graceful_shutdown();

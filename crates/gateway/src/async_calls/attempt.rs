@@ -183,9 +183,11 @@ fn request(place: &PodPlace, rules: &Attempts, taken: Taken) -> Option<Request<O
 async fn send(gateway: &Gateway, place: &PodPlace, request: Request<Outgoing>) -> Result<Answer, Outcome> {
     let counted = place.pod.take();
     let exchange =
-        place.pod.send(request, gateway.options().connect_timeout).await.map_err(|error| match error {
-            SendError::Refused { error, .. } => Outcome::NotSent(error.to_string()),
-            SendError::Broken { error, .. } => Outcome::Broken(error.to_string()),
+        place.pod.send(Box::new(request), gateway.options().connect_timeout).await.map_err(|error| {
+            match error {
+                SendError::Refused { error, .. } => Outcome::NotSent(error.to_string()),
+                SendError::Broken { error, .. } => Outcome::Broken(error.to_string()),
+            }
         })?;
     let response = exchange.into_response(counted, gateway.options().body_idle_timeout);
     let (mut head, body) = response.into_parts();

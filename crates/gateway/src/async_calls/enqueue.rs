@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Answers 202 once the call is durable: from then on it is made, whatever happens to this process.
-pub(crate) async fn enqueue(gateway: &Gateway, call: Call) -> Response<Body> {
+pub(crate) async fn enqueue(gateway: &Gateway, call: Call<'_>) -> Response<Body> {
     let Call { upstream, uri, peer, request_id, request } = call;
     let (mut head, body) = request.into_parts();
     let limit = gateway.options().async_body_limit;
@@ -36,7 +36,7 @@ pub(crate) async fn enqueue(gateway: &Gateway, call: Call) -> Response<Body> {
         Err(_) => return Refusal::SlowClient.reply("the call took too long to come"),
     };
     head.headers.remove(header::UPGRADE);
-    forward::prepare(&mut head, &peer, request_id, uri);
+    forward::prepare(&mut head, peer, request_id, uri);
     // Known anew, now that it is here as a whole.
     head.headers.remove(header::CONTENT_LENGTH);
     head.headers.remove(header::TRAILER);

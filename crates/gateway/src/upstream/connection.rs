@@ -75,9 +75,9 @@ impl Connection {
         self.0.driver.is_some() && self.0.send.is_ready()
     }
 
-    pub(crate) async fn exchange(mut self, request: Request<Outgoing>) -> Result<Exchange, Failure> {
+    pub(crate) async fn exchange(mut self, request: Box<Request<Outgoing>>) -> Result<Exchange, Failure> {
         let answer = {
-            let mut answer = pin!(self.0.send.try_send_request(request));
+            let mut answer = pin!(self.0.send.try_send_request(*request));
             poll_fn(|cx| {
                 // Only what is driven here can bring the answer, so the answer itself need not wake anybody.
                 self.drive(cx);

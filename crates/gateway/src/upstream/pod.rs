@@ -92,7 +92,7 @@ impl Pod {
     /// long as the pod cannot have seen the request or does not mind seeing it twice.
     pub(crate) async fn send(
         &self,
-        mut request: Request<Outgoing>,
+        mut request: Box<Request<Outgoing>>,
         connect_timeout: Duration,
     ) -> Result<Exchange, SendError> {
         let _connecting = loop {
@@ -100,7 +100,7 @@ impl Pod {
                 let again = copy_if_repeatable(&request);
                 request = match connection.exchange(request).await {
                     Ok(exchange) => return Ok(exchange),
-                    Err(Failure::NotSent(request)) => *request,
+                    Err(Failure::NotSent(request)) => request,
                     Err(Failure::Broken(error)) => match again {
                         Some(again) => again,
                         None => return Err(SendError::Broken { error, again: None }),
@@ -115,7 +115,7 @@ impl Pod {
         };
         let connection = match self.connect(connect_timeout).await {
             Ok(connection) => connection,
-            Err(error) => return Err(SendError::Refused { request: Box::new(request), error }),
+            Err(error) => return Err(SendError::Refused { request, error }),
         };
         let again = copy_if_repeatable(&request);
         connection.exchange(request).await.map_err(|failure| match failure {
@@ -123,7 +123,7 @@ impl Pod {
                 let error = io::Error::new(io::ErrorKind::ConnectionReset, "closed before the call was sent");
                 SendError::Refused { request, error }
             }
-            Failure::Broken(error) => SendError::Broken { error, again: again.map(Box::new) },
+            Failure::Broken(error) => SendError::Broken { error, again },
         })
     }
 
@@ -163,10 +163,10 @@ impl Pod {
 }
 
 /// A request without a body and with a method that promises to change nothing may be sent twice.
-fn copy_if_repeatable(request: &Request<Outgoing>) -> Option<Request<Outgoing>> {
+fn copy_if_repeatable(request: &Request<Outgoing>) -> Option<Box<Request<Outgoing>>> {
     let is_repeatable = request.method().is_safe() && request.body().is_end_stream();
     is_repeatable.then(|| {
-        let mut copy = Request::new(Outgoing::empty());
+        let mut copy = Box::new(Request::new(Outgoing::empty()));
         *copy.method_mut() = request.method().clone();
         *copy.uri_mut() = request.uri().clone();
         *copy.headers_mut() = request.headers().clone();
