@@ -95,9 +95,20 @@ spec:
         "a pod that restarts is running: {}",
         at(&pod, "/status/phase")
     );
-    let table = place.kubectl("get pod crash").await?;
-    ensure!(table.contains("CrashLoopBackOff") && table.contains("0/1"), "{table}");
-    ensure!(place.kubectl("logs crash --previous").await?.contains("one more try"));
+    // Between two looks it may have tried again, so each waits for the back-off anew.
+    eventually("the table to tell of the back-off", || async {
+        let table = place.kubectl("get pod crash").await?;
+        Ok(if table.contains("CrashLoopBackOff") && table.contains("0/1") { Ok(()) } else { Err(table) })
+    })
+    .await?;
+    eventually("the log of the try before", || async {
+        Ok(match place.kubectl("logs crash --previous").await {
+            Ok(log) if log.contains("one more try") => Ok(()),
+            Ok(seen) => Err(seen),
+            Err(error) => Err(error.to_string()),
+        })
+    })
+    .await?;
     eventually("an event of the back-off", || async {
         let events = place.kubectl("get events --field-selector involvedObject.name=crash").await?;
         Ok(if events.contains("BackOff") { Ok(()) } else { Err(events) })
