@@ -30,6 +30,8 @@ pub struct Function {
     pub problems: Vec<Problem>,
     /// `spec.replicas`.
     pub requested: i32,
+    /// Whether it is ours to scale: false if it brings a scaler of its own.
+    pub is_scaled: bool,
     /// Those that are not being deleted.
     pub pods: Vec<Pod>,
     /// Why a pod of it finds no node.

@@ -79,6 +79,7 @@ async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, sto
             problems: Vec::new(),
             requested: 1,
             pods,
+            is_scaled: true,
             unschedulable: None,
         };
         (function.name().clone(), Arc::new(function))

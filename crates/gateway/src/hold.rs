@@ -74,6 +74,9 @@ fn why_never(function: &Function) -> Option<&'static str> {
     if function.settings.scaling.max() == 0 {
         return Some("its ReplicaMax is 0");
     }
+    if !function.is_scaled && function.pods.is_empty() {
+        return Some("it has no pods, and is not scaled on demand because spec.scaleConfig scales it");
+    }
     let has_no_port = function.pods.iter().any(|pod| pod.ready && pod.port.is_none());
     has_no_port.then_some("its pods declare no container port")
 }

@@ -1,6 +1,7 @@
 //! Runs every test file of the pinned Prometheus module.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,7 +47,8 @@ fn prometheus_test_files() {
         let skipped: String = reasons.iter().map(|(why, n)| format!(", skipped {n} ({why})")).collect();
         table += &format!("{name}: passed {} of {}{skipped}\n", report.passed(), report.cases.len());
     }
-    println!("{table}");
+    // Past the capture of `println!`, so that every run of the tests shows it.
+    std::io::stdout().write_all(format!("Prometheus's test files:\n{table}").as_bytes()).unwrap();
     assert!(failures.is_empty(), "{failures}");
     expect![[r#"
         aggregators.test: passed 125 of 160, skipped 35 (native histogram)

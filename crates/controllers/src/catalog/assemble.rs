@@ -123,6 +123,7 @@ impl Assembler {
                 settings,
                 problems,
                 requested: workload.replicas,
+                is_scaled: !workload.scales_itself,
                 unschedulable: pods.iter().find_map(|pod| members::unschedulable(pod)),
                 pods: pods.iter().map(|pod| members::summary(pod)).collect(),
             };

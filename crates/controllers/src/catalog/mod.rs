@@ -27,6 +27,7 @@ use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
 };
+use tokio_util::sync::CancellationToken;
 
 pub use assemble::Assembler;
 
@@ -39,6 +40,8 @@ pub const FUNCTION_LABEL: &str = "serverless.kyma-project.io/function-name";
 const RELIST: Duration = Duration::from_secs(300);
 /// Their kind may be added to the cluster at any time.
 const LOOK_FOR_FUNCTIONS: Duration = Duration::from_secs(5);
+/// After an answer that says nothing about the kind; until then nobody knows which functions there are.
+const ASK_AGAIN: Duration = Duration::from_millis(500);
 
 /// The functions, and what only those who write and scrape need to know of them.
 #[derive(Clone, Debug, Default)]
@@ -81,9 +84,12 @@ pub fn start(
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.deployments.clone()));
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.stateful_sets.clone()));
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.pods.clone()));
-    tasks.spawn(watch_functions(client.clone(), namespace.to_owned(), caches.functions.clone()));
+    let has_no_functions = CancellationToken::new();
+    let functions: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), namespace, &FUNCTION.api_resource());
+    tasks.spawn(watch_functions(functions, caches.functions.clone(), has_no_functions.clone()));
     let (sender, view) = watch::channel(Arc::new(View::default()));
-    tasks.spawn(caches.run(namespace.to_owned(), catalog, sender));
+    tasks.spawn(caches.run(namespace.to_owned(), catalog, sender, has_no_functions));
     view
 }
 
@@ -94,11 +100,18 @@ where
     informer::run(api, cache, String::new(), RELIST).await;
 }
 
-/// Waits until the cluster has the kind.
-async fn watch_functions(client: Client, namespace: String, cache: Arc<Cache<DynamicObject>>) {
-    let api: Api<DynamicObject> = Api::namespaced_with(client, &namespace, &FUNCTION.api_resource());
-    while api.list(&ListParams::default().limit(1)).await.is_err() {
-        tokio::time::sleep(LOOK_FOR_FUNCTIONS).await;
+/// Waits until the cluster has the kind, and tells `absent` if it has not.
+async fn watch_functions(
+    api: Api<DynamicObject>,
+    cache: Arc<Cache<DynamicObject>>,
+    absent: CancellationToken,
+) {
+    while let Err(error) = api.list(&ListParams::default().limit(1)).await {
+        if matches!(&error, kube::Error::Api(status) if status.code == 404) {
+            absent.cancel();
+        }
+        let pause = if absent.is_cancelled() { LOOK_FOR_FUNCTIONS } else { ASK_AGAIN };
+        tokio::time::sleep(pause).await;
     }
     follow(api, cache).await;
 }
@@ -115,10 +128,20 @@ impl Caches {
         }
     }
 
-    async fn run(self, namespace: String, catalog: Catalog, sender: watch::Sender<Arc<View>>) {
+    async fn run(
+        self,
+        namespace: String,
+        catalog: Catalog,
+        sender: watch::Sender<Arc<View>>,
+        has_no_functions: CancellationToken,
+    ) {
         self.deployments.synced().await;
         self.stateful_sets.synced().await;
         self.pods.synced().await;
+        tokio::select! {
+            () = self.functions.synced() => {}
+            () = has_no_functions.cancelled() => {}
+        }
         let mut assembler = Assembler::new(&namespace);
         loop {
             let watched = Watched {

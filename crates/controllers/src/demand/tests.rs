@@ -42,6 +42,7 @@ fn function(name: &str, annotations: &[(&str, &str)], requested: i32, ready: u8)
         problems,
         requested,
         pods: (0..ready).map(pod).collect(),
+        is_scaled: true,
         unschedulable: None,
     }
 }

@@ -28,6 +28,7 @@ pub(super) fn function(name: &str, is_up: bool) -> Function {
         problems: Vec::new(),
         requested: i32::from(is_up),
         pods: is_up.then_some(pod).into_iter().collect(),
+        is_scaled: true,
         unschedulable: None,
     }
 }

@@ -234,6 +234,7 @@ pub fn function(name: &str, settings: Settings, pods: Vec<Pod>) -> Function {
         problems: Vec::new(),
         requested: 1,
         pods,
+        is_scaled: true,
         unschedulable: None,
     }
 }

@@ -127,9 +127,13 @@ async fn what_cannot_wake_is_refused_at_once() {
     let capped = function_with("capped", &[], |settings| {
         settings.scaling.scale = Some(Scale { replica_max: Some(0), ..Scale::default() });
     });
-    rig.functions([portless, capped]);
-    for (name, why) in [("portless", "its pods declare no container port"), ("capped", "its ReplicaMax is 0")]
-    {
+    let torn = functions::Function { is_scaled: false, ..function("torn", &[]) };
+    rig.functions([portless, capped, torn]);
+    for (name, why) in [
+        ("portless", "its pods declare no container port"),
+        ("capped", "its ReplicaMax is 0"),
+        ("torn", "it has no pods, and is not scaled on demand because spec.scaleConfig scales it"),
+    ] {
         let answer = rig.get(&format!("/function/{name}")).await;
         assert_eq!(answer.status(), 503);
         assert_eq!(header_of(&answer, "ballast-error"), Some("cannot-wake"));

@@ -177,6 +177,7 @@ pub fn function_with(name: &str, pods: &[&Pod], change: impl FnOnce(&mut Setting
         problems: Vec::new(),
         requested: i32::try_from(pods.len()).unwrap(),
         pods: pods.iter().map(|pod| ready_at(pod.address)).collect(),
+        is_scaled: true,
         unschedulable: None,
     }
 }

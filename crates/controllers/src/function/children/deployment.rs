@@ -112,10 +112,10 @@ fn pod(function: &Function, runtime: &Runtime, commit: Option<&str>) -> Value {
     let mut command: Vec<String> = runtime.language.interpreter.iter().map(|&word| word.to_owned()).collect();
     command.extend([format!("{SOURCE}/{}", runtime.language.server.0), source, WORK.to_owned()]);
     let requirements = resources::of(spec).requirements;
-    let probe = |failures: i32, timeout: i32| {
+    let probe = |period: i32, failures: i32, timeout: i32| {
         json!({
             "httpGet": { "path": "/healthz", "port": PORT, "scheme": "HTTP" },
-            "periodSeconds": 5, "failureThreshold": failures, "timeoutSeconds": timeout, "successThreshold": 1,
+            "periodSeconds": period, "failureThreshold": failures, "timeoutSeconds": timeout, "successThreshold": 1,
         })
     };
     let container = json!({
@@ -127,9 +127,10 @@ fn pod(function: &Function, runtime: &Runtime, commit: Option<&str>) -> Value {
         "resources": requirements,
         "ports": [{ "containerPort": PORT, "protocol": "TCP" }],
         "volumeMounts": mounts,
-        "startupProbe": probe(30, 1),
-        "readinessProbe": probe(1, 2),
-        "livenessProbe": probe(3, 4),
+        // 150 s to start, as upstream (5 s × 30), but looked at each second: somebody waits for it.
+        "startupProbe": probe(1, 150, 1),
+        "readinessProbe": probe(5, 1, 2),
+        "livenessProbe": probe(5, 3, 4),
         "securityContext": container_security(function),
     });
     let mut pod = json!({ "containers": [container], "volumes": volumes });
