@@ -9,7 +9,12 @@
 #![allow(clippy::print_stdout, reason = "it prints what it measured")]
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has no result")]
 
-use std::{io::Read, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io::{Read, Write},
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use api::slimfaas::Settings;
 use functions::{Activity, Catalog, Function, Pod, Snapshot, Target};
@@ -17,9 +22,12 @@ use gateway::{Gateway, Hooks, Options, Parts};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    time::Instant,
 };
 use tokio_util::sync::CancellationToken;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -35,7 +43,7 @@ async fn main() -> Result<()> {
             gateway(address.parse()?, backend.parse()?, functions, store).await
         }
         ["load", address, path, rate, seconds, connections] => {
-            load(address.parse()?, path, rate.parse()?, seconds.parse()?, connections.parse()?).await
+            load(address.parse()?, path, rate.parse()?, seconds.parse()?, connections.parse()?)
         }
         ["hold", address, path, calls] => hold(address.parse()?, path, calls.parse()?).await,
         _ => Err("see the head of proxy_bench.rs".into()),
@@ -99,45 +107,44 @@ async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, sto
     Ok(served.await?)
 }
 
-/// Each connection calls at fixed times, whether or not earlier calls took long: what a slow answer delays counts too.
-async fn load(address: SocketAddr, path: &str, rate: f64, seconds: f64, connections: u32) -> Result<()> {
+/// Each connection calls at fixed times, on a thread that sleeps in between: a client that waits by spinning would take
+/// the processor from what it measures.
+fn load(address: SocketAddr, path: &str, rate: f64, seconds: f64, connections: u32) -> Result<()> {
     let (began, every) = (Instant::now() + Duration::from_millis(200), f64::from(connections) / rate);
-    let callers: Vec<_> = (0..connections)
-        .map(|index| {
-            let request = request(path);
-            let offset = every * f64::from(index) / f64::from(connections);
-            tokio::spawn(async move {
-                let mut stream = TcpStream::connect(address).await.unwrap();
-                stream.set_nodelay(true).unwrap();
-                let (mut latencies, mut answer) = (Vec::new(), [0; 4096]);
-                for n in 0..(seconds / every) as u32 {
-                    let due = began + Duration::from_secs_f64(offset + every * f64::from(n));
-                    tokio::time::sleep_until(due).await;
-                    // Timers of the runtime are a millisecond coarse: the rest is waited for precisely.
-                    while Instant::now() < due {
-                        tokio::task::yield_now().await;
-                    }
-                    let sent = Instant::now();
-                    stream.write_all(request.as_bytes()).await.unwrap();
-                    let mut n = stream.read(&mut answer).await.unwrap();
-                    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..n]));
-                    while !answer[..n].ends_with(b"xxxx") {
-                        n += stream.read(&mut answer[n..]).await.unwrap();
-                    }
-                    latencies.push(sent.elapsed());
-                }
-                latencies
+    let request = request(path);
+    let mut latencies: Vec<Duration> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..connections)
+            .map(|index| {
+                let (request, first) = (&request, began + Duration::from_secs_f64(f64::from(index) / rate));
+                scope.spawn(move || {
+                    let mut stream = std::net::TcpStream::connect(address).unwrap();
+                    stream.set_nodelay(true).unwrap();
+                    let dues = (0..(seconds / every) as u32).map(|n| first + Duration::from_secs_f64(every) * n);
+                    dues.map(|due| {
+                        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                        call(&mut stream, request)
+                    })
+                    .collect::<Vec<_>>()
+                })
             })
-        })
-        .collect();
-    let mut latencies = Vec::new();
-    for caller in callers {
-        latencies.extend(caller.await?);
-    }
+            .collect();
+        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
+    });
     latencies.sort_unstable();
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize].as_micros();
     println!("calls {} p50 {} p99 {} max {}", latencies.len(), at(0.5), at(0.99), at(1.0));
     Ok(())
+}
+
+fn call(stream: &mut std::net::TcpStream, request: &str) -> Duration {
+    let (sent, mut answer) = (Instant::now(), [0; 4096]);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut n = stream.read(&mut answer).unwrap();
+    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..n]));
+    while !answer[..n].ends_with(b"xxxx") {
+        n += stream.read(&mut answer[n..]).unwrap();
+    }
+    sent.elapsed()
 }
 
 async fn hold(address: SocketAddr, path: &str, calls: usize) -> Result<()> {

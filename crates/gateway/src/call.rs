@@ -39,7 +39,7 @@ struct Answered {
 }
 
 /// What can be done at once is done before the future is made, so that it is small: thousands of them may be held.
-pub(crate) fn call(gateway: &Gateway, call: Call<'_>) -> impl Future<Output = Response<Body>> {
+pub(crate) fn call(gateway: Gateway, call: Call<'_>) -> impl Future<Output = Response<Body>> + use<> {
     let Call { upstream, uri, peer, request_id, mut request } = call;
     let arrived = Instant::now();
     let lasting =
@@ -50,7 +50,7 @@ pub(crate) fn call(gateway: &Gateway, call: Call<'_>) -> impl Future<Output = Re
     let (mut parts, body) = request.into_parts();
     let on_upgrade = forward::upgrade(&parts).map(|_| on_upgrade);
     forward::prepare(&mut parts, peer, request_id, uri);
-    let request = match outgoing(gateway, body) {
+    let request = match outgoing(&gateway, body) {
         Ok(body) => Ok(Box::new(Request::from_parts(parts, body))),
         Err(refused) => Err(Box::new(refused)),
     };
@@ -58,11 +58,11 @@ pub(crate) fn call(gateway: &Gateway, call: Call<'_>) -> impl Future<Output = Re
         let response = match request {
             Err(refused) => *refused,
             Ok(request) => {
-                let asking = ask(gateway, &upstream, state, request);
-                match tokio::time::timeout_at(deadline(arrived, timeout), asking).await {
+                let deadline = deadline(arrived, timeout);
+                match tokio::time::timeout_at(deadline, ask(&gateway, &upstream, state, request)).await {
                     Err(_) => too_late(&upstream, timeout),
                     Ok(Err(refused)) => refused,
-                    Ok(Ok(answered)) => pass_on(gateway, &upstream, answered, lasting, on_upgrade),
+                    Ok(Ok(answered)) => pass_on(&gateway, &upstream, answered, lasting, on_upgrade),
                 }
             }
         };
@@ -103,7 +103,7 @@ async fn ask(
     let (mut refusals, mut repeated) = (Refusals::default(), false);
     loop {
         let Some(pod) = upstream.pick(&state.pods, |pod| !refusals.pods.contains(&pod.address)) else {
-            state = refusals.wait(gateway, upstream, &state).await?;
+            state = Box::pin(refusals.wait(gateway, upstream, &state)).await?;
             if state.pods.is_empty() {
                 state = hold_anew(gateway, upstream, &mut request, &mut held).await?;
             }
@@ -111,7 +111,8 @@ async fn ask(
         };
         let taken = pod.take();
         request.headers_mut().insert(header::HOST, pod.host.clone());
-        match pod.send(request, gateway.options().connect_timeout).await {
+        // Boxed: a call that waits for a pod need not have the room for it.
+        match Box::pin(pod.send(request, gateway.options().connect_timeout)).await {
             Ok(exchange) => return Ok(Answered { exchange, taken, held }),
             Err(SendError::Refused { request: back, error }) => {
                 tracing::debug!(function = %upstream.name, pod = %pod.name, %error, "the pod refused a connection");

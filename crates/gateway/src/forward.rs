@@ -24,6 +24,9 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 /// Removes what concerns one connection only, that which `Connection` names included.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
+    if !has_any(headers, &HOP_BY_HOP) {
+        return;
+    }
     if headers.contains_key(header::CONNECTION) {
         let named: Vec<HeaderName> = tokens(headers, &header::CONNECTION)
             .filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok())
@@ -35,6 +38,11 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     for name in &HOP_BY_HOP {
         headers.remove(name);
     }
+}
+
+/// Most messages have few headers and none of these: to go through them once is cheaper than to look up each name.
+fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
+    headers.keys().any(|name| names.contains(name))
 }
 
 /// The protocol a client asks to change to. Not `h2c`: behind the gateway it would be a way past all rules.
@@ -49,11 +57,14 @@ pub(crate) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
 
 /// Turns the head of a client's request into that of the request to a pod; only `Host` is missing.
 pub(crate) fn prepare(parts: &mut request::Parts, peer: &Peer, request_id: HeaderValue, uri: Uri) {
-    let upgrade = upgrade(parts);
-    let wants_trailers = tokens(&parts.headers, &header::TE).any(|token| token == "trailers");
+    let is_plain = !has_any(&parts.headers, &HOP_BY_HOP);
+    let upgrade = if is_plain { None } else { upgrade(parts) };
+    let wants_trailers = !is_plain && tokens(&parts.headers, &header::TE).any(|token| token == "trailers");
     let authority = parts.uri.authority().and_then(|authority| authority.as_str().parse().ok());
     let headers = &mut parts.headers;
-    remove_hop_by_hop(headers);
+    if !is_plain {
+        remove_hop_by_hop(headers);
+    }
     // The body is asked for here already, so that the client has its answer to this.
     headers.remove(header::EXPECT);
     if parts.version == Version::HTTP_2 {
@@ -89,8 +100,9 @@ pub(crate) fn detached(value: &HeaderValue) -> HeaderValue {
 
 /// Says where the call came from. What a peer says about others counts only if it is a trusted proxy.
 fn forwarded(headers: &mut HeaderMap, peer: &Peer, host: Option<HeaderValue>) {
-    if !peer.is_proxy {
-        for name in [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED] {
+    const HEARSAY: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
+    if !peer.is_proxy && has_any(headers, &HEARSAY) {
+        for name in HEARSAY {
             headers.remove(name);
         }
     }

@@ -4,15 +4,20 @@ use std::{net::IpAddr, sync::Arc};
 
 use api::slimfaas::Visibility;
 use functions::{Activity, Catalog};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Either, ready},
+};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use crate::{
     async_calls,
     body::Body,
     call::{self, Call},
     caller::Peer,
+    ending::Ending,
     metrics::Metrics,
     options::{Hooks, Options},
     path, publish,
@@ -43,8 +48,7 @@ struct Inner {
     ids: RequestIds,
     callbacks: async_calls::Callbacks,
     tasks: TaskTracker,
-    ending: CancellationToken,
-    ended: CancellationToken,
+    ending: Ending,
 }
 
 // === impl Gateway ===
@@ -62,8 +66,7 @@ impl Gateway {
             ids: RequestIds::default(),
             callbacks: async_calls::Callbacks::default(),
             tasks: TaskTracker::new(),
-            ending: CancellationToken::new(),
-            ended: CancellationToken::new(),
+            ending: Ending::default(),
         }))
     }
 
@@ -104,14 +107,8 @@ impl Gateway {
         &self.0.tasks
     }
 
-    /// No more is accepted; calls under way go on.
-    pub(crate) fn ending(&self) -> &CancellationToken {
+    pub(crate) fn ending(&self) -> &Ending {
         &self.0.ending
-    }
-
-    /// The grace period is over.
-    pub(crate) fn ended(&self) -> CancellationToken {
-        self.0.ended.clone()
     }
 
     /// Whether this caller may use what has this visibility.
@@ -119,28 +116,56 @@ impl Gateway {
         peer.may_use(visibility, headers, &self.options().trusted_proxies, || self.catalog().current())
     }
 
-    pub(crate) async fn serve(&self, peer: &Peer, request: Request<Incoming>) -> Response<Body> {
+    /// Calls are many, and may wait by the thousand: only they are not boxed, and what can be done at once is done before
+    /// there is a future. Combinators, because an `async` block would have room for each future twice: as it was captured
+    /// and as it is awaited.
+    pub(crate) fn serve(
+        &self,
+        peer: &Peer,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + use<> {
         let cors = &self.options().cors;
-        let origin = cors.origin(request.headers());
+        let origin = cors.origin(request.headers()).map(|origin| (origin, self.clone()));
         let request_id = self.0.ids.of(request.headers().get(REQUEST_ID));
-        let mut response = match cors.preflight(&request) {
-            Some(answer) => answer,
-            None => self.route(peer, request_id.clone(), request).await,
+        let answer = match cors.preflight(&request) {
+            Some(answer) => Either::Right(ready(answer).boxed()),
+            None => self.answer(peer, request_id.clone(), request),
         };
-        let headers = response.headers_mut();
-        headers.entry(REQUEST_ID).or_insert(request_id);
-        if let Some(origin) = origin {
-            cors.mark(&origin, headers);
-        }
-        response
+        answer.map(move |mut response| {
+            let headers = response.headers_mut();
+            headers.entry(REQUEST_ID).or_insert(request_id);
+            if let Some((origin, gateway)) = origin {
+                gateway.options().cors.mark(&origin, headers);
+            }
+            response
+        })
     }
 
-    async fn route(
+    fn answer(
         &self,
         peer: &Peer,
         request_id: HeaderValue,
         request: Request<Incoming>,
-    ) -> Response<Body> {
+    ) -> Either<impl Future<Output = Response<Body>> + use<>, BoxFuture<'static, Response<Body>>> {
+        let route = Route::of(request.uri().path());
+        if let Route::Call { name, path } = route
+            && route.methods().contains(request.method())
+        {
+            match self.callee(name, path, request.uri(), peer, request.headers()) {
+                Ok((upstream, uri)) => {
+                    let call = Call { upstream, uri, peer, request_id, request };
+                    Either::Left(call::call(self.clone(), call))
+                }
+                Err(refused) => Either::Right(ready(refused).boxed()),
+            }
+        } else {
+            Either::Right(self.clone().route(peer.clone(), request_id, request).boxed())
+        }
+    }
+
+    /// All but calls.
+    async fn route(self, peer: Peer, request_id: HeaderValue, request: Request<Incoming>) -> Response<Body> {
+        let (gateway, peer) = (&self, &peer);
         let uri = request.uri().clone();
         let route = Route::of(uri.path());
         if route == Route::Unknown {
@@ -149,23 +174,13 @@ impl Gateway {
         if !route.methods().contains(request.method()) {
             return method_not_allowed(&route);
         }
-        // Only calls are many: the others are boxed, so that calls need not carry the room for them.
         match route {
-            Route::Call { name, path } => {
-                let (upstream, for_pod) = match self.callee(name, path, &uri, peer, request.headers()) {
-                    Ok(callee) => callee,
-                    Err(refused) => return refused,
-                };
-                // It is a part of what was read from the client, all of which would stay as long as the call.
-                drop(uri);
-                call::call(self, Call { upstream, uri: for_pod, peer, request_id, request }).await
-            }
             Route::Publish { event, path } => {
                 let uri = match for_pod(path, &uri) {
                     Ok(uri) => uri,
                     Err(refused) => return refused,
                 };
-                Box::pin(publish::publish(self, event, uri, peer, request_id, request)).await
+                publish::publish(gateway, event, uri, peer, request_id, request).await
             }
             Route::Async { name, path } => {
                 let (upstream, uri) = match self.callee(name, path, &uri, peer, request.headers()) {
@@ -173,19 +188,19 @@ impl Gateway {
                     Err(refused) => return refused,
                 };
                 let call = Call { upstream, uri, peer, request_id, request };
-                Box::pin(async_calls::enqueue(self, call)).await
+                async_calls::enqueue(gateway, call).await
             }
             Route::AsyncCallback { name, id, status } => {
-                Box::pin(async_calls::callback(self, name, id, status)).await
+                async_calls::callback(gateway, name, id, status).await
             }
             Route::AsyncResult { name, .. } | Route::AsyncDead { name, .. }
                 if !self.may_see(name, peer, request.headers()) =>
             {
                 reply::unknown_function(name)
             }
-            Route::AsyncResult { name, id } => Box::pin(async_calls::result(self, name, id)).await,
+            Route::AsyncResult { name, id } => async_calls::result(gateway, name, id).await,
             Route::AsyncDead { name, id, replay } => {
-                Box::pin(async_calls::dead(self, request.method(), name, id, replay)).await
+                async_calls::dead(gateway, request.method(), name, id, replay).await
             }
             Route::Wake { name } => match self.table().get(name) {
                 Some(upstream) => {
@@ -200,13 +215,13 @@ impl Gateway {
                 }
                 reply::empty(StatusCode::NO_CONTENT)
             }
-            Route::Status { name } => status::one(self, name),
-            Route::StatusAll => status::all(self),
-            Route::StatusStream => status::stream(self),
+            Route::Status { name } => status::one(gateway, name),
+            Route::StatusAll => status::all(gateway),
+            Route::StatusStream => status::stream(gateway),
             Route::Health => reply::text(StatusCode::OK, "OK"),
-            Route::Ready => Box::pin(status::ready(self)).await,
-            Route::Metrics => status::metrics(self),
-            Route::Unknown => unknown_path(uri.path()),
+            Route::Ready => status::ready(gateway).await,
+            Route::Metrics => status::metrics(gateway),
+            Route::Call { .. } | Route::Unknown => unknown_path(uri.path()),
         }
     }
 

@@ -19,6 +19,7 @@ mod body;
 mod call;
 mod caller;
 mod cors;
+mod ending;
 mod forward;
 mod gateway;
 mod hold;
@@ -33,6 +34,7 @@ mod server;
 mod status;
 mod upgrade;
 mod upstream;
+mod workers;
 
 pub use async_calls::{Dispatcher, QueueGauges};
 pub use body::{Body, BoxError};

@@ -36,6 +36,8 @@ pub struct Options {
     /// How long a call keeps trying when every ready pod refuses the connection: so long it may take until the catalog
     /// hears that pods are gone.
     pub refused_patience: Duration,
+    /// Threads that serve connections; 0: they are served by the runtime of whoever listens.
+    pub workers: usize,
     /// Connections of clients; more wait in the system's queue.
     pub connections: usize,
     /// Clients of the status stream.
@@ -98,6 +100,7 @@ impl Default for Options {
             body_idle_timeout: Duration::from_secs(300),
             connect_timeout: Duration::from_secs(5),
             refused_patience: Duration::from_secs(3),
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
             connections: 50_000,
             streams: 64,
             grace: Duration::from_secs(30),

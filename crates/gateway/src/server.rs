@@ -1,16 +1,8 @@
 //! Connections of clients: HTTP/1.1 and HTTP/2 without TLS on one port, bounded, and drained at the end.
 
-use std::{
-    convert::Infallible,
-    future::poll_fn,
-    io,
-    net::SocketAddr,
-    pin::pin,
-    sync::Arc,
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
+use futures::FutureExt as _;
 use http::Request;
 use hyper::{
     body::Incoming,
@@ -25,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{caller::Peer, gateway::Gateway};
+use crate::{caller::Peer, gateway::Gateway, workers::Workers};
 
 /// After a failed accept, as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -44,11 +36,13 @@ impl Gateway {
             io::Error::new(error.kind(), format!("the gateway cannot listen on {address}: {error}"))
         })?;
         let address = listener.local_addr()?;
-        Ok((address, tokio::spawn(run(self.clone(), listener, shutdown))))
+        let workers = Workers::start(self)?;
+        Ok((address, tokio::spawn(run(self.clone(), listener, workers, shutdown))))
     }
 }
 
-async fn run(gateway: Gateway, listener: TcpListener, shutdown: CancellationToken) {
+async fn run(gateway: Gateway, listener: TcpListener, workers: Workers, shutdown: CancellationToken) {
+    let _ends = Ends(gateway.clone());
     let room = Arc::new(Semaphore::new(gateway.options().connections));
     loop {
         let accepted = tokio::select! {
@@ -56,22 +50,24 @@ async fn run(gateway: Gateway, listener: TcpListener, shutdown: CancellationToke
             () = shutdown.cancelled() => break,
             accepted = accept(&listener, &room) => accepted,
         };
-        match accepted {
-            Ok((stream, peer, place)) => {
-                let gateway_of_task = gateway.clone();
-                gateway.tasks().spawn(async move {
-                    serve(gateway_of_task, stream, peer).await;
-                    drop(place);
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a connection could not be accepted");
-                tokio::time::sleep(PAUSE).await;
-            }
+        let served = accepted.and_then(|(stream, peer, place)| workers.serve(&gateway, stream, peer, place));
+        if let Err(error) = served {
+            tracing::warn!(%error, "a connection could not be accepted");
+            tokio::time::sleep(PAUSE).await;
         }
     }
-    drop(listener);
+    drop((listener, workers));
     drain(&gateway).await;
+}
+
+/// Whatever becomes of the task that accepts, what it accepted does not outlive it.
+struct Ends(Gateway);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        self.0.ending().end();
+        self.0.tasks().close();
+    }
 }
 
 async fn accept(
@@ -85,16 +81,16 @@ async fn accept(
 }
 
 async fn drain(gateway: &Gateway) {
-    gateway.ending().cancel();
+    gateway.ending().begin();
     gateway.tasks().close();
     if tokio::time::timeout(gateway.options().grace, gateway.tasks().wait()).await.is_err() {
         tracing::warn!(calls = gateway.tasks().len(), "calls are cut off at the end of the grace period");
-        gateway.ended().cancel();
+        gateway.ending().end();
         gateway.tasks().wait().await;
     }
 }
 
-async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr) {
+pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr) {
     let _counted = gateway.metrics().connection();
     let options = gateway.options();
     // A client that says nothing is not waited for; one that says too little to tell speaks HTTP/1.1.
@@ -106,10 +102,7 @@ async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr) {
     let peer = Peer::new(peer.ip(), &options.trusted_proxies);
     let service = {
         let gateway = gateway.clone();
-        service_fn(move |request: Request<Incoming>| {
-            let (gateway, peer) = (gateway.clone(), peer.clone());
-            async move { Ok::<_, Infallible>(gateway.serve(&peer, request).await) }
-        })
+        service_fn(move |request: Request<Incoming>| gateway.serve(&peer, request).map(Ok::<_, Infallible>))
     };
     let io = TokioIo::new(stream);
     let result = if first == *HTTP2 {
@@ -121,53 +114,36 @@ async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr) {
             .serve_connection(io, service);
         // Boxed: it is much larger than the other, and seldom.
         let mut connection = Box::pin(connection);
-        until_ended(&gateway, |cx, is_ending| {
-            if is_ending {
-                connection.as_mut().graceful_shutdown();
-            }
-            connection.as_mut().poll(cx)
-        })
-        .await
+        gateway
+            .ending()
+            .govern(|cx, is_ending| {
+                if is_ending {
+                    connection.as_mut().graceful_shutdown();
+                }
+                connection.as_mut().poll(cx)
+            })
+            .await
     } else {
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(options.head_timeout)
-            .max_header_size(options.head_limit)
-            .max_buf_size(options.head_limit.max(8192))
-            .serve_connection(io, service)
-            .with_upgrades();
-        let mut connection = pin!(connection);
-        until_ended(&gateway, |cx, is_ending| {
-            if is_ending {
-                connection.as_mut().graceful_shutdown();
-            }
-            connection.as_mut().poll(cx)
-        })
-        .await
+        let mut connection = pin!(
+            http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(options.head_timeout)
+                .max_header_size(options.head_limit)
+                .max_buf_size(options.head_limit.max(8192))
+                .serve_connection(io, service)
+                .with_upgrades()
+        );
+        gateway
+            .ending()
+            .govern(|cx, is_ending| {
+                if is_ending {
+                    connection.as_mut().graceful_shutdown();
+                }
+                connection.as_mut().poll(cx)
+            })
+            .await
     };
     if let Some(Err(error)) = result {
         tracing::debug!(%error, "a connection ended early");
-    }
-}
-
-/// Polls a connection to its end; once the gateway is ending, with a request to finish. None if the gateway has ended
-/// before.
-async fn until_ended<T>(
-    gateway: &Gateway,
-    mut poll: impl FnMut(&mut Context<'_>, bool) -> Poll<T>,
-) -> Option<T> {
-    // Tokens of its own: connections must not wait for one another at each poll.
-    let (ending, ended) = (gateway.ending().child_token(), gateway.ended().child_token());
-    tokio::select! {
-        biased;
-        done = poll_fn(|cx| poll(cx, false)) => return Some(done),
-        () = ended.cancelled() => return None,
-        () = ending.cancelled() => {}
-    }
-    let mut is_told = false;
-    tokio::select! {
-        biased;
-        done = poll_fn(|cx| poll(cx, !std::mem::replace(&mut is_told, true))) => Some(done),
-        () = ended.cancelled() => None,
     }
 }

@@ -153,7 +153,7 @@ impl<Place> Watcher<Place> {
             self.told = self.calls();
             return Some(self.state());
         }
-        let ending = self.gateway.ending().clone();
+        let ending = self.gateway.ending().begun().clone();
         loop {
             let text = tokio::select! {
                 () = ending.cancelled() => return None,
@@ -219,7 +219,7 @@ pub(crate) async fn ready(gateway: &Gateway) -> Response<Body> {
 }
 
 async fn readiness(gateway: &Gateway) -> Result<(), String> {
-    if gateway.ending().is_cancelled() {
+    if gateway.ending().begun().is_cancelled() {
         return Err("shutting down".to_owned());
     }
     if !gateway.catalog().is_filled() {

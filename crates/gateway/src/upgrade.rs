@@ -16,7 +16,7 @@ pub(crate) fn bridge(
     connection: Connection,
     taken: Taken,
 ) {
-    let ended = gateway.ended();
+    let ended = gateway.ending().ended().clone();
     gateway.tasks().spawn(async move {
         let carried = async {
             let ((), pod, client) = tokio::join!(connection.finish(), pod, client);

@@ -55,7 +55,7 @@ pub(crate) async fn attempt(
         ticket: taken.ticket,
     };
     let waiting = gateway.callbacks().wait(&work.function, &work.id);
-    let ended = gateway.ended();
+    let ended = gateway.ending().ended().clone();
     let reply = tokio::select! {
         reply = call(&gateway, &place, rules, taken) => reply,
         () = keep(&gateway, &work, leased) => {
@@ -95,7 +95,7 @@ async fn wait(gateway: &Gateway, work: &Work, waiting: &Waiting, until: Instant)
     loop {
         tokio::select! {
             () = waiting.settled() => return None,
-            () = gateway.ending().cancelled() => return None,
+            () = gateway.ending().begun().cancelled() => return None,
             () = tokio::time::sleep_until(until) => return Some(Outcome::TimedOut),
             // in case that nobody could tell
             () = tokio::time::sleep(lease) => {

@@ -49,7 +49,7 @@ impl Dispatcher {
 
     /// Calls that are under way when this ends go on in the gateway's tasks.
     pub async fn run(mut self, stop: CancellationToken) {
-        let (mut may_work, ending) = (self.may_work.clone(), self.gateway.ending().clone());
+        let (mut may_work, ending) = (self.may_work.clone(), self.gateway.ending().begun().clone());
         let work = async {
             while may_work.wait_for(|may| *may).await.is_ok() {
                 self.gauges.switch(true);

@@ -4,7 +4,7 @@ use std::{
     fmt, io,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -18,6 +18,7 @@ use crate::{
     body::Outgoing,
     metrics::{Active, Up},
     upstream::connection::{Connection, Exchange, Failure},
+    workers,
 };
 
 pub(crate) struct Pod {
@@ -28,7 +29,8 @@ pub(crate) struct Pod {
     in_flight: AtomicUsize,
     /// The last connection was refused: others are asked first.
     refused: AtomicBool,
-    free: Mutex<Vec<(Connection, Instant)>>,
+    /// By the number of the worker that they belong to.
+    free: Mutex<Vec<Vec<(Connection, Instant)>>>,
     /// When a pod has just come, all who waited for it want a connection: more than its queue of those to accept holds.
     connecting: Semaphore,
 }
@@ -109,7 +111,7 @@ impl Pod {
             }
             let place = self.connecting.acquire().await;
             // While this waited, a call may have ended and left its connection.
-            if self.free().is_empty() {
+            if self.with_free(|free| free.is_empty()) {
                 break place;
             }
         };
@@ -130,7 +132,7 @@ impl Pod {
     /// A connection that was used before, if one is free and still open.
     fn reuse(&self) -> Option<Connection> {
         loop {
-            let (mut connection, _) = self.free().pop()?;
+            let (mut connection, _) = self.with_free(Vec::pop)?;
             if connection.is_ready() {
                 return Some(connection);
             }
@@ -149,16 +151,25 @@ impl Pod {
     /// Closes connections that were free for long.
     pub(crate) fn sweep(&self, now: Instant) {
         let old: Vec<_> = {
-            let mut free = self.free();
-            // The last given back is the first taken, so the old ones are in front.
-            let n_old = free.iter().take_while(|(_, since)| now - *since >= FREE_FOR).count();
-            free.drain(..n_old).collect()
+            let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_worker = |free: &mut Vec<(Connection, Instant)>| {
+                // The last given back is the first taken, so the old ones are in front.
+                let n_old = free.iter().take_while(|(_, since)| now - *since >= FREE_FOR).count();
+                free.drain(..n_old).collect::<Vec<_>>()
+            };
+            free.iter_mut().map(of_worker).collect()
         };
         drop(old);
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<(Connection, Instant)>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The free connections of this worker.
+    fn with_free<T>(&self, use_them: impl FnOnce(&mut Vec<(Connection, Instant)>) -> T) -> T {
+        let worker = workers::current();
+        let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        if free.len() <= worker {
+            free.resize_with(worker + 1, Vec::new);
+        }
+        use_them(&mut free[worker])
     }
 }
 
@@ -191,10 +202,11 @@ impl Taken {
         if !connection.is_ready() {
             return;
         }
-        let mut free = self.pod.free();
-        if free.len() < MOST_FREE {
-            free.push((connection, Instant::now()));
-        }
+        self.pod.with_free(|free| {
+            if free.len() < MOST_FREE {
+                free.push((connection, Instant::now()));
+            }
+        });
     }
 }
 
