@@ -1,12 +1,15 @@
 //! The HTTP path of functions on demand.
 //!
 //! ```text
-//! client ─▶ server ─▶ route ─▶ call ──▶ hold until a pod is ready ──▶ upstream: least-loaded pod ─▶ pod
-//!                       │        └─ Activity: who is called, and so awake
-//!                       ├─▶ async_calls ─▶ store ─▶ dispatcher ─▶ upstream
-//!                       ├─▶ publish (to all pods of all subscribers), wake, status
-//!                       └─▶ what the program mounts: debug endpoints, more metrics
+//! client ─▶ server ─▶ worker ─▶ route ─▶ call ──▶ hold until a pod is ready ──▶ upstream: least-loaded pod ─▶ pod
+//!                                 │        └─ Activity: who is called, and so awake
+//!                                 ├─▶ async_calls ─▶ store ─▶ dispatcher ─▶ upstream
+//!                                 ├─▶ publish (to all pods of all subscribers), wake, status
+//!                                 └─▶ what the program mounts: debug endpoints, more metrics
 //! ```
+//!
+//! A connection is served by one worker, a thread with an event loop of its own, as are the connections to pods that it
+//! uses. What a call costs, in time and in memory while it waits, is what `bench/gateway` measures.
 //!
 //! It knows neither Kubernetes nor where the store is: functions and their pods come from a [`functions::Catalog`], and
 //! that a function is wanted goes out by [`functions::Activity`].
