@@ -78,6 +78,10 @@ fn foreign_bytes_are_told_apart() {
     assert_eq!(decode(b"{\"json\":1}"), Error::NotASnapshot);
     assert_eq!(decode(b"BMS\x02"), Error::Version(2));
     assert_eq!(decode(&[&good[..], b"x"].concat()), Error::Damaged("bytes behind its end"));
+    // one empty text, one target by that name, with the earliest time there is: it has no opposite
+    let earliest = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
+    let far = [&b"BMS\x01\x01\x00\x01\x00\x01"[..], &earliest].concat();
+    assert_eq!(decode(&far), Error::Damaged("times that do not ascend"));
     for n in 4..good.len() {
         decode(&good[..n]);
     }
