@@ -312,7 +312,7 @@ impl World {
         self.place.pods(&format!("app={name}")).await
     }
 
-    /// As the master tells it, who alone knows why.
+    /// As the master tells it, which knows first.
     pub async fn status(&self, name: &str) -> Result<Value> {
         let master = self.master().await?;
         let gateway = self.nodes.iter().find(|node| node.name == master).map(|node| node.gateway);

@@ -41,6 +41,7 @@ tests! {
     metrics::metrics_raise_and_lower,
     metrics::metrics_veto_zero_until_they_agree,
     visible::bad_annotations_are_told_and_the_function_is_served,
+    visible::every_node_says_why,
     visible::debug_endpoints_answer_as_the_guide_says,
     queue::a_result_can_be_read,
     queue::a_call_that_fails_is_tried_again_and_given_up,
