@@ -31,6 +31,8 @@ pub struct Decided {
     pub at: Timestamp,
     /// Pods that could take a call.
     pub ready: usize,
+    /// How many there are of each annotation.
+    pub problems: BTreeMap<Arc<str>, u32>,
     pub decision: Decision,
 }
 
@@ -98,6 +100,9 @@ impl Decisions {
             add("current_replicas", &[], decision.current.into());
             add("desired_replicas", &[], decision.desired.into());
             add("ready_replicas", &[], decided.ready as f64);
+            for (annotation, n) in &decided.problems {
+                add("problems", &[("annotation", annotation)], f64::from(*n));
+            }
             for step in &decision.steps {
                 match &step.rule {
                     Rule::Trigger(reading) => {

@@ -133,7 +133,7 @@ mod tests {
         let schedule = Schedule::default();
         let spec = Spec { min: 0, at_start: 1, timeout_seconds: 300, schedule, scale: None };
         let decision = demand::decide(at, &spec, &observed, demand::Memory::default());
-        Arc::new(Decided { at, ready: 1, decision })
+        Arc::new(Decided { at, ready: 1, problems: BTreeMap::new(), decision })
     }
 
     #[test]

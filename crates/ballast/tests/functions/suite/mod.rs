@@ -1,6 +1,7 @@
 //! The tests, by what they are about.
 
 mod asleep_and_awake;
+mod autoscaler;
 mod faults;
 mod kyma;
 mod metrics;
@@ -40,6 +41,7 @@ tests! {
     asleep_and_awake::a_long_call_keeps_awake,
     metrics::metrics_raise_and_lower,
     metrics::metrics_veto_zero_until_they_agree,
+    autoscaler::an_autoscaler_is_told_and_not_fought,
     visible::bad_annotations_are_told_and_the_function_is_served,
     visible::every_node_says_why,
     visible::debug_endpoints_answer_as_the_guide_says,
