@@ -56,5 +56,7 @@ tests! {
     faults::another_node_follows_a_killed_scraper on Three,
     faults::calls_go_on_without_a_gateway_node on Three,
     faults::one_of_three_nats_servers_may_die on Three,
+    faults::a_node_that_is_cut_off_is_replaced_and_comes_back on Three,
     faults::a_pod_may_die_during_a_call,
+    faults::a_call_without_a_body_outlives_its_pod,
 }
