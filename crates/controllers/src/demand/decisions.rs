@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use decide::demand::{Decision, Rule};
+use functions::Function;
 use jiff::Timestamp;
 use metrics::Gauge;
 use serde_json::{Value, json};
@@ -37,6 +38,14 @@ pub struct Decided {
 }
 
 impl Decided {
+    pub(super) fn new(at: Timestamp, function: &Function, decision: &Decision) -> Self {
+        let mut problems = BTreeMap::new();
+        for problem in &function.problems {
+            *problems.entry(problem.annotation.clone()).or_default() += 1;
+        }
+        Decided { at, ready: function.ready().count(), problems, decision: decision.clone() }
+    }
+
     /// As people read it in a function's status.
     pub(super) fn shown(&self) -> Value {
         let decision = &self.decision;

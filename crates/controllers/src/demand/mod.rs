@@ -232,13 +232,7 @@ impl Controller {
                 reign.asleep.push(name.clone());
             }
             self.told.of(&name, function, object, &decision, &self.executor);
-            let mut problems = BTreeMap::new();
-            for problem in &function.problems {
-                *problems.entry(problem.annotation.clone()).or_default() += 1;
-            }
-            let ready = function.ready().count();
-            let decided = Decided { at: now, ready, problems, decision: decision.clone() };
-            all.insert(name.clone(), Arc::new(decided));
+            all.insert(name.clone(), Arc::new(Decided::new(now, function, &decision)));
             if let Some(wait) = reign.must_wait(&name, object, instant) {
                 next = next.min(wait);
                 continue;

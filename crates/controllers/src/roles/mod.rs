@@ -8,6 +8,7 @@
 //! of different nodes are never compared. A master stops writing when its own last renewal is that old, so an old master
 //! that was paused finds its time over before anybody else's begins.
 
+mod held;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ mod tests;
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -31,6 +32,7 @@ use kube::{
 };
 use tokio::sync::{Notify, watch};
 
+use held::{Held, holds, lapse, lock};
 use plan::{Action, Seen, plan};
 
 pub const MASTER: &str = "ballast-master";
@@ -64,13 +66,6 @@ pub struct Roles {
 pub struct Handle {
     roles: watch::Receiver<Roles>,
     held: Arc<Mutex<Held>>,
-}
-
-/// Until when this node's roles last, unless they are renewed.
-#[derive(Clone, Copy, Debug, Default)]
-struct Held {
-    master: Option<Instant>,
-    scraper: Option<Instant>,
 }
 
 impl Handle {
@@ -356,42 +351,7 @@ async fn in_time<T>(
     }
 }
 
-/// Tells in time that a role has run out, also while the write that should have renewed it has no answer.
-async fn lapse(held: &Mutex<Held>, roles: &watch::Sender<Roles>, look_every: Duration) {
-    loop {
-        let (now, Held { master, scraper }) = (Instant::now(), *lock(held));
-        roles.send_if_modified(|known| {
-            let before = (known.master, known.scraper);
-            known.master &= holds(master, now);
-            known.scraper &= holds(scraper, now);
-            let has_lapsed = before != (known.master, known.scraper);
-            if has_lapsed {
-                tracing::warn!(
-                    master = known.master,
-                    scraper = known.scraper,
-                    "a role was not renewed in time"
-                );
-            }
-            if before.0 && !known.master {
-                known.master_name = None;
-            }
-            has_lapsed
-        });
-        let ends = [master, scraper].into_iter().flatten().filter(|until| *until > now).min();
-        let next = ends.map_or(now + look_every, |ends| ends.min(now + look_every));
-        tokio::time::sleep_until(next.into()).await;
-    }
-}
-
-fn holds(until: Option<Instant>, now: Instant) -> bool {
-    until.is_some_and(|until| now < until)
-}
-
 /// Versions are compared as numbers, which the API promises since 1.35.
 fn version(lease: &Lease) -> u64 {
     lease.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

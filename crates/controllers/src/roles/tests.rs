@@ -7,7 +7,8 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    Held, Roles, lapse,
+    Roles,
+    held::{Held, lapse},
     plan::{Action, Seen, leave, plan},
 };
 

@@ -8,7 +8,7 @@ use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutos
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use crate::world::World;
+use crate::{http, world::World};
 
 /// Its maximum is below our minimum: two that both insist would write for ever.
 pub async fn an_autoscaler_is_told_and_not_fought(world: &mut World) -> Result<()> {
@@ -30,6 +30,15 @@ pub async fn an_autoscaler_is_told_and_not_fought(world: &mut World) -> Result<(
         let is_left = status["LastDecision"]["Reason"] == "LeftToAutoscaler";
         let is_told = status["Problems"].to_string().contains("HorizontalPodAutoscaler web");
         Ok(if is_left && is_told { Ok(()) } else { Err(status) })
+    })
+    .await?;
+    eventually("a metric to tell of it", || async {
+        let mut pages = Vec::new();
+        for at in world.gateways() {
+            pages.push(http::get(at, "/metrics").await?.body);
+        }
+        let is_told = pages.iter().any(|page| page.contains("slimfaas_autoscaler_problems{function=\"fib\""));
+        Ok(if is_told { Ok(()) } else { Err(pages) })
     })
     .await?;
 
