@@ -2,11 +2,14 @@
 //!
 //! ```text
 //! calls, schedule, dependents ──> idle? ────────────────┐
-//! triggers ──> highest ──> stabilized ──> budget ──> veto, wake, keep awake ──> room? ──> bounds ──> desired
+//! triggers ──> highest ──> stabilized ──> budget ──> veto, wake, keep awake ──> room? ──> bounds ──> left to ──> desired
 //! ```
 //!
 //! Only activity brings a function up from zero; only both sides together bring it down to zero. The metrics side works
 //! on the running count and never from a proposed zero, or its veto could not work.
+//!
+//! Where a HorizontalPodAutoscaler scales the same workload, zero and the way from and to it stay with this decision:
+//! such a scaler does not act at zero. Any other count is the other scaler's, or the two would undo each other's writes.
 
 mod graph;
 pub mod input;
@@ -43,6 +46,8 @@ pub struct Observed {
     pub dependencies: Dependencies,
     /// Why pods that are already asked for find no place.
     pub unschedulable: Option<Arc<str>>,
+    /// The HorizontalPodAutoscaler that scales the same workload.
+    pub autoscaler: Option<Arc<str>>,
     /// In the order of the triggers.
     pub readings: Vec<Answer>,
 }
@@ -85,17 +90,21 @@ pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, mut memory: Memo
         }
         let may_sleep = idle && spec.min <= 0;
         propose(scale, observed, may_sleep, &mut chain);
-        let held_until = calm(now, current, &scale.behavior, spec, &mut memory, &mut chain);
-        next_check = sooner(next_check, held_until);
+        if observed.autoscaler.is_none() {
+            let held_until = calm(now, current, &scale.behavior, spec, &mut memory, &mut chain);
+            next_check = sooner(next_check, held_until);
+        }
     }
 
+    let autoscaler = observed.autoscaler.as_ref().filter(|_| current > 0);
+    let is_below = current == 0 || (current < spec.min && autoscaler.is_none());
     let mut waking = false;
     if idle {
         chain.push(match scale {
             Some(_) => Rule::Veto { min: spec.min },
             None => Rule::ToFloor { min: spec.min },
         });
-    } else if current == 0 || current < spec.min {
+    } else if is_below {
         let Dependencies { waiting_for, unknown, cycle } = &observed.dependencies;
         if !unknown.is_empty() || !cycle.is_empty() {
             chain.push(Rule::Dependencies { unknown: unknown.clone(), cycle: cycle.clone() });
@@ -115,12 +124,15 @@ pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, mut memory: Memo
         && *chain.value() > current
     {
         chain.push(Rule::Unschedulable { current, message: message.clone() });
-        if current == 0 || current < spec.min {
+        if is_below {
             // The floor would only ask for more pods that find no place.
             return chain.finish(memory, next_check);
         }
     }
     chain.push(Rule::Bounds { min: spec.min, max: spec.max() });
+    if let Some(autoscaler) = autoscaler {
+        chain.push(Rule::LeftTo { autoscaler: autoscaler.clone(), current });
+    }
     // Waking up is no growth that a budget should pay for.
     memory.changes.decided(now, current, if waking { current } else { *chain.value() });
     chain.finish(memory, next_check)

@@ -36,6 +36,8 @@ pub struct Function {
     pub pods: Vec<Pod>,
     /// Why a pod of it finds no node.
     pub unschedulable: Option<Arc<str>>,
+    /// The HorizontalPodAutoscaler that scales the same workload: only zero, and waking from it, is ours.
+    pub autoscaler: Option<Arc<str>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

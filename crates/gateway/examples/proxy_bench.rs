@@ -89,6 +89,7 @@ async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, sto
             pods,
             is_scaled: true,
             unschedulable: None,
+            autoscaler: None,
         };
         (function.name().clone(), Arc::new(function))
     };

@@ -98,6 +98,8 @@ impl Nats {
             args.push("--cluster_name=ballast".to_owned());
             args.push(format!("--cluster=nats://127.0.0.1:{}", server.route_port));
             args.push(format!("--routes={}", routes.join(",")));
+            // clients know all addresses, and are to use no others: there may be a relay in between
+            args.push("--no_advertise".to_owned());
         }
         server.running = Some(spawn(&tools::nats()?, &args, &log)?);
         Ok(())

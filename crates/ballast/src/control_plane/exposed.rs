@@ -8,7 +8,6 @@ use gateway::{Gateway, Hooks, Mount, QueueGauges};
 use jiff::Timestamp;
 use metrics::{Gauge, scrape};
 use operator::{Family, Figure, Operator};
-use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 /// Whoever has figures. The gateway comes later than those who ask for its figures.
@@ -68,7 +67,9 @@ pub fn hooks(
             families.extend(Family::of_gauges(&for_metrics.scraper.gauges()));
             out.push_str(&operator::render(families));
         })),
-        status: Some(Arc::new(move |name: &str| last_decision(&decisions, name))),
+        status: Some(Arc::new(move |name: &str| {
+            decisions.last(name).map(|last| ("LastDecision".to_owned(), last)).into_iter().collect()
+        })),
         ready: Some(Arc::new(move || match view.borrow().complete {
             true => Ok(()),
             false => Err("the functions of the cluster are not known yet".into()),
@@ -86,21 +87,6 @@ fn mount(prefix: &str, operator: &Operator) -> Mount {
             Box::pin(async move { operator.handle(request).await.map(gateway::Body::new) })
         }),
     }
-}
-
-fn last_decision(decisions: &demand::Decisions, name: &str) -> Map<String, Value> {
-    let Some(decided) = decisions.get(name) else { return Map::new() };
-    let decision = &decided.decision;
-    let last = json!({
-        "At": decided.at,
-        "Current": decision.current,
-        "Desired": decision.desired,
-        "Reason": decision.reason.code,
-        "Why": decision.why(),
-        "Steps": decision.steps,
-        "NextCheck": decision.next_check,
-    });
-    Map::from_iter([("LastDecision".to_owned(), last)])
 }
 
 /// The queues of asynchronous calls, as triggers can ask for them.

@@ -4,6 +4,9 @@
 #![allow(clippy::print_stdout, reason = "a test program speaks on its output")]
 
 mod http;
+mod lines;
+mod load;
+mod relay;
 mod suite;
 mod world;
 

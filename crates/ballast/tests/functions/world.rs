@@ -1,6 +1,7 @@
 //! A namespace with nodes of Ballast that serve it.
 
 use std::{
+    collections::BTreeMap,
     fmt, fs,
     net::SocketAddr,
     path::{Path, PathBuf},
@@ -26,7 +27,10 @@ use nix::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::http::{self, Answer};
+use crate::{
+    http::{self, Answer},
+    lines::Lines,
+};
 
 const APP: &str = include_str!("../../../../examples/on-demand/app.yaml");
 /// Short, so that a fail-over does not take long; nothing fails if it takes longer.
@@ -54,6 +58,8 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub nats: Option<Nats>,
     directory: TempDir,
+    /// Of nodes that can be cut off.
+    lines: BTreeMap<String, Lines>,
     /// What the nodes that start next do beside functions on demand.
     controllers: Vec<String>,
 }
@@ -93,6 +99,7 @@ impl World {
             nodes: Vec::new(),
             nats: None,
             directory: TempDir::with_prefix("ballast-functions-")?,
+            lines: BTreeMap::new(),
             controllers: vec!["--controllers=none".to_owned()],
         };
         match nodes {
@@ -116,6 +123,25 @@ impl World {
             // each test has nodes of its own on the same cluster
             format!("--function-namespace={}", self.place.namespace),
         ];
+        self.restart().await
+    }
+
+    /// Starts all nodes again, such that each can be cut off.
+    pub async fn put_behind_lines(&mut self) -> Result<()> {
+        let store = self.nats.as_ref().context("a store in a file cannot be cut off")?.url();
+        for node in &self.nodes {
+            let at = self.directory.path().join(format!("{}.kubeconfig", node.name));
+            let lines = Lines::new(self.place.cluster.kubeconfig(), &store, at).await?;
+            self.lines.insert(node.name.clone(), lines);
+        }
+        self.restart().await
+    }
+
+    pub fn lines(&self, node: &str) -> Result<&Lines> {
+        self.lines.get(node).context("the node is not behind lines")
+    }
+
+    async fn restart(&mut self) -> Result<()> {
         let names: Vec<String> = self.nodes.iter().map(|node| node.name.clone()).collect();
         for name in &names {
             self.node(name)?.kill();
@@ -130,14 +156,15 @@ impl World {
     /// Starts a node, also one that was killed; it keeps its files.
     pub async fn add_node(&mut self, name: &str) -> Result<()> {
         let log = self.directory.path().join(format!("{name}-{}.log", self.nodes.len()));
-        let store = match &self.nats {
-            Some(nats) => nats.url(),
-            None => format!("redb:{}", self.directory.path().join("ballast.redb").display()),
+        let lines = self.lines.get(name);
+        let store = match (lines, &self.nats) {
+            (Some(lines), _) => lines.store.clone(),
+            (None, Some(nats)) => nats.url(),
+            (None, None) => format!("redb:{}", self.directory.path().join("ballast.redb").display()),
         };
-        let mut args = vec![
-            format!("KUBECONFIG={}", self.place.cluster.kubeconfig().display()),
-            env!("CARGO_BIN_EXE_ballast").to_owned(),
-        ];
+        let kubeconfig = lines.map_or(self.place.cluster.kubeconfig(), |lines| &lines.kubeconfig);
+        let mut args =
+            vec![format!("KUBECONFIG={}", kubeconfig.display()), env!("CARGO_BIN_EXE_ballast").to_owned()];
         let replicas = self.nats.as_ref().map_or(1, Nats::len).to_string();
         let options = [
             "serve",
@@ -184,6 +211,17 @@ impl World {
         Ok(())
     }
 
+    /// Of all nodes that run.
+    pub fn gateways(&self) -> Vec<SocketAddr> {
+        self.nodes.iter().filter(|node| node.is_running()).map(|node| node.gateway).collect()
+    }
+
+    /// Of all nodes that run but this one.
+    pub fn gateways_without(&self, name: &str) -> Vec<SocketAddr> {
+        let others = self.nodes.iter().filter(|node| node.is_running() && node.name != name);
+        others.map(|node| node.gateway).collect()
+    }
+
     pub fn any_gateway(&self) -> SocketAddr {
         // the last, which is least likely to be the master
         self.nodes
@@ -212,6 +250,15 @@ impl World {
 
     pub async fn master(&self) -> Result<String> {
         self.holder("ballast-master").await
+    }
+
+    /// Once it is another node than this one.
+    pub async fn master_after(&self, old: &str) -> Result<String> {
+        eventually(format!("another master than {old}"), || async {
+            let master = self.master().await?;
+            Ok(if master == old { Err(master) } else { Ok(master) })
+        })
+        .await
     }
 
     pub async fn scraper(&self) -> Result<String> {
@@ -312,7 +359,7 @@ impl World {
         self.place.pods(&format!("app={name}")).await
     }
 
-    /// As the master tells it, who alone knows why.
+    /// As the master tells it, which knows first.
     pub async fn status(&self, name: &str) -> Result<Value> {
         let master = self.master().await?;
         let gateway = self.nodes.iter().find(|node| node.name == master).map(|node| node.gateway);
@@ -325,6 +372,18 @@ impl World {
         let answer = http::request(at, "POST", &format!("/async-function/{path}"), "{}").await?;
         ensure!(answer.status == 202, "{path}: {answer:?}");
         answer.header("slimfaas-element-id").map(str::to_owned).context("accepted without an id")
+    }
+
+    /// Hands in calls to be made later, each until it is accepted; their ids.
+    pub async fn later_for_sure(&self, at: SocketAddr, path: &str, count: usize) -> Result<Vec<String>> {
+        let mut accepted = Vec::new();
+        for _ in 0..count {
+            let id = eventually("a call to be accepted", || async {
+                Ok(self.later(at, path).await.map_err(|error| format!("{error:#}")))
+            });
+            accepted.push(id.await?);
+        }
+        Ok(accepted)
     }
 
     /// How a call ended, once it has.

@@ -16,7 +16,7 @@ use engine::{
 };
 use functions::{self as shared, Function, Snapshot};
 use k8s_openapi::{
-    api::core::v1::Pod,
+    api::{autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod},
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 use kube::core::{Selector, SelectorExt};
@@ -106,11 +106,20 @@ impl Assembler {
                     Err(problem) => problems.push(problem),
                 }
             }
+            let mut autoscaler = None;
             if workload.scales_itself {
                 let message =
                     "not scaled on demand, because spec.scaleConfig scales it: remove one of the two";
                 problems.push(Problem { annotation: slimfaas::PREFIX.into(), message: message.into() });
             } else {
+                autoscaler = autoscaler_of(&watched.autoscalers, workload);
+                if let Some(autoscaler) = &autoscaler {
+                    let message = format!(
+                        "HorizontalPodAutoscaler {autoscaler} scales it too, so SlimFaas/Scale and SlimFaas/ReplicasMin \
+                         count only at zero and on the way there: remove one of the two"
+                    );
+                    problems.push(Problem { annotation: slimfaas::PREFIX.into(), message });
+                }
                 objects.insert(name.clone(), Target::of(&workload.kind, workload.meta));
             }
             let function = Function {
@@ -125,6 +134,7 @@ impl Assembler {
                 requested: workload.replicas,
                 is_scaled: !workload.scales_itself,
                 unschedulable: pods.iter().find_map(|pod| members::unschedulable(pod)),
+                autoscaler,
                 pods: pods.iter().map(|pod| members::summary(pod)).collect(),
             };
             functions.insert(name, function);
@@ -228,6 +238,22 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
     };
     all.retain(|workload| workload.meta.deletion_timestamp.is_none() && !made_by_function(workload.meta));
     all
+}
+
+/// Whoever made it; the first by name if there are several.
+fn autoscaler_of(all: &[Arc<HorizontalPodAutoscaler>], workload: &Workload<'_>) -> Option<Arc<str>> {
+    let scales = |autoscaler: &&Arc<HorizontalPodAutoscaler>| {
+        let target = &autoscaler.spec.scale_target_ref;
+        let group = target.api_version.as_deref().and_then(|version| version.split_once('/'));
+        target.kind == *workload.kind.kind
+            && Some(&target.name) == workload.meta.name.as_ref()
+            && group.is_some_and(|(group, _)| group == &*workload.kind.group)
+    };
+    all.iter()
+        .filter(scales)
+        .filter_map(|autoscaler| autoscaler.metadata.name.as_deref())
+        .min()
+        .map(Arc::from)
 }
 
 /// Functions that wait for each other are told; they are started all the same.

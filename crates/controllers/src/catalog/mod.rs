@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Deployments, StatefulSets, Functions ──┐
-//! Pods ──────────────────────────────────┴──▶ assemble ──▶ View ──▶ Catalog (gateway), demand, scraping
+//! Pods, HorizontalPodAutoscalers ────────┴──▶ assemble ──▶ View ──▶ Catalog (gateway), demand, scraping
 //! ```
 
 mod assemble;
@@ -16,6 +16,7 @@ use engine::{Cache, effect::Target, informer, kind::Kind};
 use functions::{Catalog, Snapshot};
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
+    autoscaling::v2::HorizontalPodAutoscaler,
     core::v1::Pod,
 };
 use kube::{
@@ -63,6 +64,7 @@ pub struct Watched {
     pub stateful_sets: Vec<Arc<StatefulSet>>,
     pub functions: Vec<Arc<DynamicObject>>,
     pub pods: Vec<Arc<Pod>>,
+    pub autoscalers: Vec<Arc<HorizontalPodAutoscaler>>,
 }
 
 struct Caches {
@@ -70,6 +72,7 @@ struct Caches {
     stateful_sets: Arc<Cache<StatefulSet>>,
     functions: Arc<Cache<DynamicObject>>,
     pods: Arc<Cache<Pod>>,
+    autoscalers: Arc<Cache<HorizontalPodAutoscaler>>,
     changed: Arc<Notify>,
 }
 
@@ -84,6 +87,7 @@ pub fn start(
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.deployments.clone()));
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.stateful_sets.clone()));
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.pods.clone()));
+    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.autoscalers.clone()));
     let has_no_functions = CancellationToken::new();
     let functions: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &FUNCTION.api_resource());
@@ -124,6 +128,7 @@ impl Caches {
             stateful_sets: announcing(&changed),
             functions: announcing(&changed),
             pods: announcing(&changed),
+            autoscalers: announcing(&changed),
             changed,
         }
     }
@@ -138,6 +143,7 @@ impl Caches {
         self.deployments.synced().await;
         self.stateful_sets.synced().await;
         self.pods.synced().await;
+        self.autoscalers.synced().await;
         tokio::select! {
             () = self.functions.synced() => {}
             () = has_no_functions.cancelled() => {}
@@ -149,6 +155,7 @@ impl Caches {
                 stateful_sets: self.stateful_sets.all(),
                 functions: self.functions.all(),
                 pods: self.pods.all(),
+                autoscalers: self.autoscalers.all(),
             };
             let view = assembler.assemble(&watched);
             catalog.publish((*view.snapshot).clone());

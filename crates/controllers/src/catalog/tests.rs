@@ -52,6 +52,9 @@ fn check(watched: &Watched, expected: &Expect) {
         if let Some(message) = &function.unschedulable {
             out += &format!(" unschedulable: {message}");
         }
+        if let Some(autoscaler) = &function.autoscaler {
+            out += &format!(" beside {autoscaler}");
+        }
         out += "\n";
         for pod in &function.pods {
             out += &format!("  {} {:?} {:?} ready {}\n", pod.name, pod.ip, pod.port, pod.ready);
@@ -183,6 +186,7 @@ fn kinds_names_and_circles() {
         stateful_sets: vec![stateful("a"), stateful("c")],
         functions: vec![function, built_in],
         pods: vec![pod("greet-x7", 1, of_greet)],
+        ..Watched::default()
     };
     check(
         &watched,
@@ -197,6 +201,44 @@ fn kinds_names_and_circles() {
           greet-x7-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
         torn serverless.kyma-project.io/v1alpha2 Function wants 2 not ours to scale
           SlimFaas/: not scaled on demand, because spec.scaleConfig scales it: remove one of the two
+        trusted 
+    "#]],
+    );
+}
+
+#[test]
+fn a_foreign_autoscaler_is_noticed() {
+    let autoscaler = |name: &str,
+                      api_version: &str,
+                      kind: &str,
+                      target: &str|
+     -> Arc<HorizontalPodAutoscaler> {
+        object(json!({
+            "metadata": {"name": name, "namespace": "shop"},
+            "spec": {"maxReplicas": 5, "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": target}},
+        }))
+    };
+    let watched = Watched {
+        deployments: vec![
+            deployment("fib", is_function()),
+            deployment("other", is_function()),
+            deployment("plain", json!({})),
+        ],
+        autoscalers: vec![
+            autoscaler("web-2", "apps/v1", "Deployment", "fib"),
+            autoscaler("web-1", "apps/v1beta1", "Deployment", "fib"),
+            autoscaler("set", "apps/v1", "StatefulSet", "other"),
+            autoscaler("elsewhere", "example.org/v1", "Deployment", "other"),
+            autoscaler("of-plain", "apps/v1", "Deployment", "plain"),
+        ],
+        ..Watched::default()
+    };
+    check(
+        &watched,
+        &expect![[r#"
+        fib apps/v1 Deployment wants 2 @7 beside web-1
+          SlimFaas/: HorizontalPodAutoscaler web-1 scales it too, so SlimFaas/Scale and SlimFaas/ReplicasMin count only at zero and on the way there: remove one of the two
+        other apps/v1 Deployment wants 2 @7
         trusted 
     "#]],
     );

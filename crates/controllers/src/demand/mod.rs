@@ -11,6 +11,7 @@
 //! - `memory`: what outlives a master
 //! - `told`: what people have been told already
 //! - `decisions`: the last decision about each function, for status and metrics
+//! - `told_to_all`: how the other nodes learn of it
 
 mod decisions;
 mod memory;
@@ -19,6 +20,7 @@ mod readings;
 #[cfg(test)]
 mod tests;
 mod told;
+mod told_to_all;
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -79,13 +81,17 @@ pub struct Parts {
 /// Decides until `shutdown`, whenever this node is the master.
 pub async fn run(parts: Parts, shutdown: impl Future<Output = ()>) {
     let mut roles = parts.roles.changes();
+    let (decisions, store, handle) = (parts.decisions.clone(), parts.store.clone(), parts.roles.clone());
     let mut controller = Controller::new(parts);
     let work = async {
         loop {
             if controller.parts.roles.is_master() {
-                controller.govern().await;
+                tokio::select! {
+                    () = controller.govern() => {}
+                    () = told_to_all::tell(&decisions, &store, &handle) => {}
+                }
+                decisions.resign();
             }
-            controller.parts.decisions.replace(BTreeMap::new());
             // Nobody tells of a lease that ran out and was renewed before anybody looked.
             tokio::select! {
                 Ok(()) = roles.changed() => {}
@@ -95,6 +101,7 @@ pub async fn run(parts: Parts, shutdown: impl Future<Output = ()>) {
     };
     tokio::select! {
         () = work => {}
+        () = told_to_all::hear(&decisions, &store) => {}
         () = shutdown => {}
     }
 }
@@ -225,8 +232,7 @@ impl Controller {
                 reign.asleep.push(name.clone());
             }
             self.told.of(&name, function, object, &decision, &self.executor);
-            let decided = Decided { at: now, ready: function.ready().count(), decision: decision.clone() };
-            all.insert(name.clone(), Arc::new(decided));
+            all.insert(name.clone(), Arc::new(Decided::new(now, function, &decision)));
             if let Some(wait) = reign.must_wait(&name, object, instant) {
                 next = next.min(wait);
                 continue;
@@ -243,7 +249,7 @@ impl Controller {
         }
         reign.memories.retain(|name| view.snapshot.functions.contains_key(name));
         self.told.retain(|name| view.snapshot.functions.contains_key(name));
-        self.parts.decisions.replace(all);
+        self.parts.decisions.decided(all);
         next
     }
 

@@ -33,6 +33,7 @@ pub fn decide(situation: &Situation<'_>) -> BTreeMap<Arc<str>, Decision> {
             activity: graph.activity(now, name),
             dependencies: graph.dependencies(name),
             unschedulable: function.unschedulable.clone(),
+            autoscaler: function.autoscaler.clone(),
             readings: situation.readings.get(name).cloned().unwrap_or_default(),
         };
         let memory = situation.memories.get(name).cloned().unwrap_or_default();

@@ -44,6 +44,7 @@ fn function(name: &str, annotations: &[(&str, &str)], requested: i32, ready: u8)
         pods: (0..ready).map(pod).collect(),
         is_scaled: true,
         unschedulable: None,
+        autoscaler: None,
     }
 }
 

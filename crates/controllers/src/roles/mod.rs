@@ -8,6 +8,7 @@
 //! of different nodes are never compared. A master stops writing when its own last renewal is that old, so an old master
 //! that was paused finds its time over before anybody else's begins.
 
+mod held;
 mod plan;
 #[cfg(test)]
 mod tests;
@@ -15,7 +16,7 @@ mod tests;
 use std::{
     collections::HashMap,
     future::Future,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -31,6 +32,7 @@ use kube::{
 };
 use tokio::sync::{Notify, watch};
 
+use held::{Held, holds, lapse, lock};
 use plan::{Action, Seen, plan};
 
 pub const MASTER: &str = "ballast-master";
@@ -63,7 +65,7 @@ pub struct Roles {
 #[derive(Clone, Debug)]
 pub struct Handle {
     roles: watch::Receiver<Roles>,
-    master_until: Arc<Mutex<Option<Instant>>>,
+    held: Arc<Mutex<Held>>,
 }
 
 impl Handle {
@@ -77,14 +79,15 @@ impl Handle {
 
     /// Whether this node may write now. To be asked right before a write.
     pub fn is_master(&self) -> bool {
-        lock(&self.master_until).is_some_and(|until| Instant::now() < until)
+        holds(lock(&self.held).master, Instant::now())
     }
 
     /// For a node that is all there is, and for tests: always master and scraper.
     pub fn alone(name: &str) -> Self {
         let roles = Roles { master: true, scraper: true, master_name: Some(name.to_owned()), nodes: 1 };
-        let far = Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600);
-        Handle { roles: watch::channel(roles).1, master_until: Arc::new(Mutex::new(Some(far))) }
+        let far = Some(Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600));
+        let held = Held { master: far, scraper: far };
+        Handle { roles: watch::channel(roles).1, held: Arc::new(Mutex::new(held)) }
     }
 }
 
@@ -97,8 +100,7 @@ struct Keeper {
     seen: HashMap<String, (LeaseSpec, Instant)>,
     /// What this node wrote last, until the watch shows it.
     written: HashMap<String, Lease>,
-    master_until: Arc<Mutex<Option<Instant>>>,
-    scraper_until: Option<Instant>,
+    held: Arc<Mutex<Held>>,
     roles: watch::Sender<Roles>,
 }
 
@@ -109,7 +111,7 @@ pub fn keep(
     shutdown: impl Future<Output = ()> + Send,
 ) -> (Handle, impl Future<Output = ()> + Send) {
     let (sender, roles) = watch::channel(Roles::default());
-    let handle = Handle { roles, master_until: Arc::default() };
+    let handle = Handle { roles, held: Arc::default() };
     let changed = Arc::new(Notify::new());
     let cache = Arc::new(Cache::<Lease>::default());
     let told = changed.clone();
@@ -122,16 +124,17 @@ pub fn keep(
         changed,
         seen: HashMap::new(),
         written: HashMap::new(),
-        master_until: handle.master_until.clone(),
-        scraper_until: None,
-        roles: sender,
+        held: handle.held.clone(),
+        roles: sender.clone(),
     };
+    let (held, look_every) = (handle.held.clone(), keeper.options.lease / 3);
     let run = async move {
         let informer = informer::run(api, cache, format!("{}={}", LABEL.0, LABEL.1), RELIST);
         let mut keeper = keeper;
         tokio::select! {
             () = informer => {}
             () = keeper.run() => {}
+            () = lapse(&held, &sender, look_every) => {}
             () = shutdown => {}
         }
         keeper.give_back().await;
@@ -203,20 +206,22 @@ impl Keeper {
     }
 
     async fn carry_out(&mut self, action: &Action, now: Instant) {
+        let patience = self.options.lease;
         let (name, result) = match action {
             Action::Hold { name, version, transitions } => {
                 let lease = self.lease(name, version.as_deref(), *transitions, Some(&self.options.node));
-                (name, self.write(lease).await.map(Some))
+                (name, in_time(patience, self.write(lease)).await.map(Some))
             }
             Action::Release { name, version, transitions } => {
                 // Stops acting before others may begin.
                 self.forget(name);
                 let lease = self.lease(name, Some(version), *transitions, None);
-                (name, self.write(lease).await.map(Some))
+                (name, in_time(patience, self.write(lease)).await.map(Some))
             }
             Action::Remove { name } => {
                 self.written.remove(name);
-                (name, self.api.delete(name, &DeleteParams::default()).await.map(|_| None))
+                let params = DeleteParams::default();
+                (name, in_time(patience, self.api.delete(name, &params)).await.map(|_| None))
             }
         };
         match result {
@@ -230,11 +235,11 @@ impl Keeper {
             }
             Err(error) => {
                 self.written.remove(name);
-                let somebody_else = matches!(&error, kube::Error::Api(status) if status.code == 409);
-                if somebody_else {
-                    tracing::debug!(lease = name, "somebody else was faster");
-                } else {
-                    tracing::warn!(lease = name, %error, "could not write the lease");
+                match error {
+                    WriteError::Api(kube::Error::Api(status)) if status.code == 409 => {
+                        tracing::debug!(lease = name, "somebody else was faster");
+                    }
+                    error => tracing::warn!(lease = name, %error, "could not write the lease"),
                 }
             }
         }
@@ -274,34 +279,34 @@ impl Keeper {
 
     fn hold(&mut self, name: &str, until: Instant) {
         match name {
-            MASTER => *lock(&self.master_until) = Some(until),
-            SCRAPER => self.scraper_until = Some(until),
+            MASTER => lock(&self.held).master = Some(until),
+            SCRAPER => lock(&self.held).scraper = Some(until),
             _ => {}
         }
     }
 
     fn forget(&mut self, name: &str) {
         match name {
-            MASTER => *lock(&self.master_until) = None,
-            SCRAPER => self.scraper_until = None,
+            MASTER => lock(&self.held).master = None,
+            SCRAPER => lock(&self.held).scraper = None,
             _ => {}
         }
     }
 
     fn tell(&self) {
         let now = Instant::now();
-        let holds = |until: Option<Instant>| until.is_some_and(|until| now < until);
+        let held = *lock(&self.held);
         let me = &self.options.node;
         let leases: HashMap<String, Seen> = self
             .seen
             .iter()
             .map(|(name, (spec, since))| (name.clone(), Seen::new(spec, *since, None)))
             .collect();
-        let master = holds(*lock(&self.master_until));
+        let master = holds(held.master, now);
         let known = leases.get(MASTER).filter(|seen| !seen.is_free(now)).and_then(|seen| seen.holder.clone());
         let roles = Roles {
             master,
-            scraper: holds(self.scraper_until),
+            scraper: holds(held.scraper, now),
             master_name: if master { Some(me.clone()) } else { known.filter(|holder| holder != me) },
             nodes: plan::nodes(me, now, &leases),
         };
@@ -327,11 +332,26 @@ impl Keeper {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error(transparent)]
+    Api(#[from] kube::Error),
+    #[error("no answer within {0:?}")]
+    NoAnswer(Duration),
+}
+
+/// A lease that is written later than it lasts is of no use, and until then nothing else could be written.
+async fn in_time<T>(
+    patience: Duration,
+    write: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, WriteError> {
+    match tokio::time::timeout(patience, write).await {
+        Ok(written) => Ok(written?),
+        Err(_) => Err(WriteError::NoAnswer(patience)),
+    }
+}
+
 /// Versions are compared as numbers, which the API promises since 1.35.
 fn version(lease: &Lease) -> u64 {
     lease.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

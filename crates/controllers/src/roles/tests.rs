@@ -1,9 +1,16 @@
 use std::{
     collections::HashMap,
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
-use super::plan::{Action, Seen, leave, plan};
+use tokio::sync::watch;
+
+use super::{
+    Roles,
+    held::{Held, lapse},
+    plan::{Action, Seen, leave, plan},
+};
 
 const LEASE: Duration = Duration::from_secs(15);
 
@@ -82,4 +89,18 @@ fn roles_are_taken_and_left() {
     }
     let mine = leases(now, "node-a=a@1 master=a@1 scraper=b@1");
     assert_eq!(words(&leave("a", &mine)), "release master, remove node-a");
+}
+
+/// Nothing else happens: whoever should renew it may be waiting for an answer.
+#[tokio::test]
+async fn a_role_that_is_not_renewed_runs_out() {
+    let soon = Some(Instant::now() + Duration::from_millis(50));
+    let held = Mutex::new(Held { master: soon, scraper: Some(Instant::now() + LEASE) });
+    let roles = Roles { master: true, scraper: true, master_name: Some("a".into()), nodes: 2 };
+    let (sender, mut known) = watch::channel(roles.clone());
+    tokio::select! {
+        () = lapse(&held, &sender, LEASE / 3) => {}
+        changed = known.changed() => changed.unwrap(),
+    }
+    assert_eq!(*known.borrow(), Roles { master: false, master_name: None, ..roles });
 }

@@ -63,6 +63,9 @@ pub struct ObservedForm {
     /// Why pods that are already asked for find no place.
     #[serde(default)]
     pub scheduling_failure: Option<String>,
+    /// The HorizontalPodAutoscaler that scales the same workload.
+    #[serde(default)]
+    pub autoscaler: Option<String>,
     /// In the order of `scale.Triggers`.
     #[serde(default)]
     pub triggers: Vec<ReadingForm>,
@@ -135,6 +138,7 @@ impl Input {
             activity: graph.activity(self.now, name),
             dependencies: graph.dependencies(name),
             unschedulable: self.observed.scheduling_failure.as_deref().map(Into::into),
+            autoscaler: self.observed.autoscaler.as_deref().map(Into::into),
             readings: self.observed.triggers.iter().map(ReadingForm::resolve).collect(),
         };
         Ok((spec, observed))

@@ -78,6 +78,11 @@ pub enum Rule {
         min: i32,
         max: i32,
     },
+    /// Somebody else scales between one and many; only zero is decided here.
+    LeftTo {
+        autoscaler: Arc<str>,
+        current: i32,
+    },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,6 +156,7 @@ impl crate::Rule for Rule {
             Rule::KeepAwake => "keepAwake",
             Rule::Unschedulable { .. } => "unschedulable",
             Rule::Bounds { .. } => "bounds",
+            Rule::LeftTo { .. } => "leftTo",
         }
     }
 
@@ -180,6 +186,8 @@ impl crate::Rule for Rule {
             Rule::KeepAwake => before.max(1),
             Rule::Unschedulable { current, .. } => before.min(*current),
             Rule::Bounds { min, max } => before.max(*min).min(*max),
+            Rule::LeftTo { .. } if before == 0 => 0,
+            Rule::LeftTo { current, .. } => *current,
         }
     }
 
@@ -225,6 +233,7 @@ impl crate::Rule for Rule {
                 Ordering::Greater => "TooFewReplicas",
                 Ordering::Equal => "WithinBounds",
             },
+            Rule::LeftTo { .. } => "LeftToAutoscaler",
         }
     }
 
@@ -292,6 +301,10 @@ impl crate::Rule for Rule {
                 Ordering::Equal if *max == i32::MAX => write!(out, "at least {min}"),
                 Ordering::Equal => write!(out, "between {min} and {max}"),
             },
+            Rule::LeftTo { .. } if after == 0 => out.write_str("zero is not the autoscaler's to decide"),
+            Rule::LeftTo { autoscaler, .. } => {
+                write!(out, "HorizontalPodAutoscaler {autoscaler} decides above zero, so {after} stays")
+            }
         }
     }
 }

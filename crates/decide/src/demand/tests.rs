@@ -1,5 +1,6 @@
 //! Timelines of single functions. `call=10` is the last call, seconds after the start; `active=1` a call under way;
-//! `full=…` a scheduling failure; every other word is a trigger's reading: a number, `quiet` or `err`.
+//! `full=…` a scheduling failure; `hpa=…` a HorizontalPodAutoscaler of the same workload; every other word is a
+//! trigger's reading: a number, `quiet` or `err`.
 
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
@@ -26,6 +27,7 @@ fn observed(function: &FunctionForm, row: &Row<'_>) -> ObservedForm {
         last_call: row.get("call").map(|seconds| after(start(), seconds.parse().unwrap())),
         active_calls: row.get("active").map_or(0, |calls| calls.parse().unwrap()),
         scheduling_failure: row.get("full").map(str::to_owned),
+        autoscaler: row.get("hpa").map(str::to_owned),
         triggers: triggers
             .map(|trigger| row.get(&trigger.metric_name).map(reading).unwrap_or_default())
             .collect(),
@@ -97,6 +99,52 @@ fn sleeps_after_the_timeout_and_wakes_on_a_call() {
             t=0s replicas=0 call=0 => 2 WakeUp: wakes up with 2
             t=1s replicas=1 => 2 TooManyReplicas: 3 is above the maximum of 2
             t=2s replicas=9 call=0 => 2 TooManyReplicas: 9 is above the maximum of 2
+        "#]],
+    );
+}
+
+#[test]
+fn only_zero_is_decided_where_an_autoscaler_decides_the_rest() {
+    let with_floor = json!({ "name": "fib", "replicasMin": 3, "scale": { "ReplicaMax": 5 } });
+    check(
+        with_floor,
+        "
+        t=0s replicas=0 hpa=web
+        t=10s replicas=1 call=10 hpa=web
+        t=20s replicas=9 call=10 hpa=web
+        t=400s replicas=2 call=10 hpa=web
+        t=401s replicas=2 call=10
+        ",
+        expect![[r#"
+            t=0s replicas=0 hpa=web => 3 Idle: up to the minimum of 3
+            t=10s replicas=1 call=10 hpa=web => 1 LeftToAutoscaler: HorizontalPodAutoscaler web decides above zero, so 1 stays
+            t=20s replicas=9 call=10 hpa=web => 9 LeftToAutoscaler: HorizontalPodAutoscaler web decides above zero, so 9 stays
+            t=400s replicas=2 call=10 hpa=web => 2 LeftToAutoscaler: HorizontalPodAutoscaler web decides above zero, so 2 stays
+            t=401s replicas=2 call=10 => 3 Idle: up to the minimum of 3
+        "#]],
+    );
+    check(
+        scaled(
+            rps(),
+            json!({ "ScaleDown": { "Policies": [{ "Type": "Pods", "Value": 1, "PeriodSeconds": 60 }] } }),
+        ),
+        "
+        t=0s replicas=0 call=0 rps=900 hpa=web
+        t=10s replicas=1 call=0 rps=900 hpa=web
+        t=20s replicas=5 call=0 rps=0 hpa=web
+        t=400s replicas=5 call=0 rps=60 hpa=web
+        t=410s replicas=5 call=0 rps=err hpa=web
+        t=420s replicas=5 call=0 rps=0 hpa=web
+        t=430s replicas=0 call=0 rps=0 hpa=web
+        ",
+        expect![[r#"
+            t=0s replicas=0 call=0 rps=900 hpa=web => 1 WakeUp: wakes up with 1
+            t=10s replicas=1 call=0 rps=900 hpa=web => 1 LeftToAutoscaler: HorizontalPodAutoscaler web decides above zero, so 1 stays
+            t=20s replicas=5 call=0 rps=0 hpa=web => 5 LeftToAutoscaler: HorizontalPodAutoscaler web decides above zero, so 5 stays
+            t=400s replicas=5 call=0 rps=60 hpa=web => 5 LeftToAutoscaler: HorizontalPodAutoscaler web decides above zero, so 5 stays
+            t=410s replicas=5 call=0 rps=err hpa=web => 5 MetricsVeto: idle, but the metrics do not agree to fewer than 5
+            t=420s replicas=5 call=0 rps=0 hpa=web => 0 BothAgreeOnZero: idle, and the metrics agree on zero
+            t=430s replicas=0 call=0 rps=0 hpa=web => 0 Idle: nothing for 430 s, timeout 300 s; the last was a call
         "#]],
     );
 }

@@ -67,8 +67,9 @@ fn observed() -> BoxedStrategy<Observed> {
         of: None,
     }));
     let full = prop::option::weighted(0.1, Just("full".into()));
-    (0..45i32, activity, prop::bool::weighted(0.1), full, prop::collection::vec(answer(), 4))
-        .prop_map(|(current, activity, waits, unschedulable, readings)| Observed {
+    let autoscaler = prop::option::weighted(0.2, Just("web".into()));
+    (0..45i32, activity, prop::bool::weighted(0.1), full, autoscaler, prop::collection::vec(answer(), 4))
+        .prop_map(|(current, activity, waits, unschedulable, autoscaler, readings)| Observed {
             current,
             activity,
             dependencies: Dependencies {
@@ -76,6 +77,7 @@ fn observed() -> BoxedStrategy<Observed> {
                 ..Dependencies::default()
             },
             unschedulable,
+            autoscaler,
             readings,
         })
         .boxed()
@@ -106,10 +108,20 @@ proptest! {
         let decision = decide(start(), &spec, &observed, memory);
         assert_survives(&decision);
         prop_assert!(decision.desired <= spec.max() || decision.desired == observed.current);
-        // Below the floor only where it cannot be helped: dependencies, or no room.
-        let stuck = observed.unschedulable.is_some() || !observed.dependencies.waiting_for.is_empty();
+        // Below the floor only where it cannot be helped: dependencies, no room, or not ours to decide.
+        let stuck = observed.unschedulable.is_some()
+            || !observed.dependencies.waiting_for.is_empty()
+            || observed.autoscaler.is_some();
         prop_assert!(decision.desired >= spec.min || stuck, "{}", decision.explain());
         prop_assert!(decision.next_check.is_none_or(|at| at > start()), "{:?}", decision.next_check);
+    }
+
+    #[test]
+    fn beside_an_autoscaler_nothing_but_zero_is_written((spec, observed, memory) in case()) {
+        let decision = decide(start(), &spec, &observed, memory);
+        if observed.autoscaler.is_some() && observed.current > 0 {
+            prop_assert!([0, observed.current].contains(&decision.desired), "{}", decision.explain());
+        }
     }
 
     #[test]

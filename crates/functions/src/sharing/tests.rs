@@ -30,6 +30,7 @@ pub(super) fn function(name: &str, is_up: bool) -> Function {
         pods: is_up.then_some(pod).into_iter().collect(),
         is_scaled: true,
         unschedulable: None,
+        autoscaler: None,
     }
 }
 

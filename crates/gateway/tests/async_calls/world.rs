@@ -236,6 +236,7 @@ pub fn function(name: &str, settings: Settings, pods: Vec<Pod>) -> Function {
         pods,
         is_scaled: true,
         unschedulable: None,
+        autoscaler: None,
     }
 }
 

@@ -179,6 +179,7 @@ pub fn function_with(name: &str, pods: &[&Pod], change: impl FnOnce(&mut Setting
         pods: pods.iter().map(|pod| ready_at(pod.address)).collect(),
         is_scaled: true,
         unschedulable: None,
+        autoscaler: None,
     }
 }
 

@@ -90,6 +90,7 @@ impl Scaler {
             activity: graph.activity(view.now(), &self.name),
             dependencies: demand::Dependencies::default(),
             unschedulable: None,
+            autoscaler: None,
             readings: self.readings(view),
         };
         let memory = std::mem::take(&mut self.memory);

@@ -1,20 +1,31 @@
 //! What happens when a part of it dies.
 
+use std::net::SocketAddr;
+
 use anyhow::{Result, ensure};
 use e2e::eventually;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Pod},
+};
 use kube::{
     ResourceExt,
-    api::{DeleteParams, ListParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams},
 };
 use nix::sys::signal::Signal;
+use serde_json::json;
 
 use super::metrics::scale;
-use crate::world::World;
+use crate::{
+    http,
+    load::Load,
+    world::{World, result_at},
+};
 
 /// A call that comes while there is no master waits for the next one.
 pub async fn another_node_follows_a_killed_master(world: &mut World) -> Result<()> {
     world.function("fib", &[]).await?;
+    let load = Load::start(world, world.gateways()).await?;
     let old = world.master().await?;
     world.node(&old)?.kill();
     let answer = world.ok("fib/fib/10").await?;
@@ -26,17 +37,18 @@ pub async fn another_node_follows_a_killed_master(world: &mut World) -> Result<(
         let (master, scraper) = (world.master().await?, world.scraper().await?);
         Ok(if master != scraper { Ok(()) } else { Err((master, scraper)) })
     })
-    .await
+    .await?;
+    load.end().await
 }
 
 /// It comes back to life believing that it is the master.
 pub async fn a_paused_master_cannot_write(world: &mut World) -> Result<()> {
     world.function("fib", &[]).await?;
     let old = world.master().await?;
+    let others = world.gateways_without(&old);
+    let load = Load::start(world, others.clone()).await?;
     world.node(&old)?.signal(Signal::SIGSTOP)?;
-    let gateway = world.nodes.iter().find(|node| node.name != old).map(|node| node.gateway);
-    let gateway = gateway.unwrap_or_else(|| world.any_gateway());
-    let answer = crate::http::get(gateway, "/function/fib/fib/10").await?;
+    let answer = http::get(others[0], "/function/fib/fib/10").await?;
     ensure!(answer.status == 200, "{answer:?}");
     let new = world.master().await?;
     ensure!(new != old, "{new} is still the master");
@@ -44,19 +56,27 @@ pub async fn a_paused_master_cannot_write(world: &mut World) -> Result<()> {
     // it is awake once it answers, and then it has to see that its time is over
     world.ok("fib/fib/10").await?;
     let gateway = world.node(&old)?.gateway;
-    let answer = crate::http::get(gateway, "/function/fib/fib/10").await?;
+    let answer = http::get(gateway, "/function/fib/fib/10").await?;
     ensure!(answer.status == 200, "{answer:?}");
     ensure!(world.master().await? == new);
+    ensure!(wakes(world, "fib").await? == 1, "woken more than once");
+    load.end().await
+}
+
+/// How often a function was woken, as Events tell.
+async fn wakes(world: &World, name: &str) -> Result<i32> {
     let events = world.place.api::<Event>().list(&ListParams::default()).await?.items;
-    let ups: Vec<_> = events.iter().filter(|event| event.reason.as_deref() == Some("WakeUp")).collect();
-    ensure!(ups.len() == 1 && ups[0].count.unwrap_or(1) == 1, "woken more than once: {ups:?}");
-    Ok(())
+    let ups = events.iter().filter(|event| {
+        event.reason.as_deref() == Some("WakeUp") && event.involved_object.name.as_deref() == Some(name)
+    });
+    Ok(ups.map(|event| event.count.unwrap_or(1)).sum())
 }
 
 pub async fn another_node_follows_a_killed_scraper(world: &mut World) -> Result<()> {
     world.function("work", &[("Scale", &scale(0)), ("ReplicasMin", "1")]).await?;
     world.ok("work/gauge/load/20").await?;
     world.until_replicas("work", |n| n == 2).await?;
+    let load = Load::start(world, world.gateways()).await?;
     let old = world.scraper().await?;
     world.node(&old)?.kill();
     let pods = world.place.ready_pods("app=work", 2).await?;
@@ -65,29 +85,29 @@ pub async fn another_node_follows_a_killed_scraper(world: &mut World) -> Result<
     }
     world.until_replicas("work", |n| n == 4).await?;
     ensure!(world.scraper().await? != old);
-    Ok(())
+    load.end().await
 }
 
 pub async fn calls_go_on_without_a_gateway_node(world: &mut World) -> Result<()> {
-    world.function("fib", &[]).await?;
-    world.ok("fib/fib/10").await?;
+    let load = Load::start(world, world.gateways()).await?;
     let master = world.master().await?;
     let other = world.nodes.iter().find(|node| node.name != master).map(|node| node.name.clone());
-    let other = other.unwrap_or_default();
-    world.node(&other)?.kill();
-    for _ in 0..20 {
-        world.ok("fib/fib/10").await?;
-    }
-    Ok(())
+    world.node(&other.unwrap_or_default())?.kill();
+    load.end().await
 }
 
 pub async fn one_of_three_nats_servers_may_die(world: &mut World) -> Result<()> {
-    world.function("fib", &[]).await?;
+    world.function("fib", &[("NumberParallelRequest", "4")]).await?;
+    let load = Load::start(world, world.gateways()).await?;
+    let at = world.any_gateway();
+    let mut accepted = world.later_for_sure(at, "fib/fib/5", 20).await?;
     if let Some(nats) = &mut world.nats {
         nats.kill(0);
     }
+    accepted.extend(world.later_for_sure(at, "fib/fib/5", 20).await?);
     world.ok("fib/fib/10").await?;
-    Ok(())
+    all_are_made(at, &accepted).await?;
+    load.end().await
 }
 
 /// The call of a pod that dies is answered, at the latest at its deadline, and the next one goes elsewhere.
@@ -96,9 +116,9 @@ pub async fn a_pod_may_die_during_a_call(world: &mut World) -> Result<()> {
     world.function("fib", &[("ReplicasMin", "1"), ("Configuration", deadline)]).await?;
     world.ok("fib/fib/1").await?;
     let gateway = world.any_gateway();
-    let call = tokio::spawn(crate::http::get(gateway, "/function/fib/sleep/600"));
+    let call = tokio::spawn(http::get(gateway, "/function/fib/sleep/600"));
     eventually("the call to be under way", || async {
-        let status = crate::http::get(gateway, "/status-function/fib").await?.json()?;
+        let status = http::get(gateway, "/status-function/fib").await?.json()?;
         Ok(if status["ActiveCalls"] == 1 { Ok(()) } else { Err(status) })
     })
     .await?;
@@ -115,24 +135,83 @@ pub async fn a_pod_may_die_during_a_call(world: &mut World) -> Result<()> {
     .await
 }
 
+/// Two pods, and one of them dies in the midst of calls: those that it broke off are made again on the other.
+pub async fn a_call_without_a_body_outlives_its_pod(world: &mut World) -> Result<()> {
+    let load = Load::start(world, world.gateways()).await?;
+    let patch = Patch::Merge(json!({"spec": {"replicas": 2}}));
+    world.place.api::<Deployment>().patch("steady", &PatchParams::default(), &patch).await?;
+    let pods = world.place.ready_pods("app=steady", 2).await?;
+    let now = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
+    world.place.api::<Pod>().delete(&pods[0].name_any(), &now).await?;
+    world.place.ready_pods("app=steady", 2).await?;
+    load.end().await
+}
+
 /// Calls are accepted by the other nodes while the master dies: every one of them is made.
 pub async fn no_accepted_call_is_lost_with_the_master(world: &mut World) -> Result<()> {
     world.function("fib", &[("NumberParallelRequest", "4")]).await?;
     let old = world.master().await?;
-    let gateway = world.nodes.iter().find(|node| node.name != old).map(|node| node.gateway);
-    let gateway = gateway.unwrap_or_else(|| world.any_gateway());
+    let at = world.gateways_without(&old)[0];
+    let load = Load::start(world, world.gateways()).await?;
     let mut accepted = Vec::new();
     for n in 0..60 {
         if n == 20 {
             // some are waiting, some are under way
             world.node(&old)?.kill();
         }
-        accepted.push(world.later(gateway, "fib/fib/5").await?);
+        accepted.push(world.later(at, "fib/fib/5").await?);
     }
-    for id in &accepted {
-        let answer = crate::world::result_at(gateway, "fib", id).await?;
+    all_are_made(at, &accepted).await?;
+    ensure!(world.master().await? != old);
+    load.end().await
+}
+
+/// Calls of `fib/5`, as `at` knows them.
+async fn all_are_made(at: SocketAddr, accepted: &[String]) -> Result<()> {
+    for id in accepted {
+        let answer = result_at(at, "fib", id).await?;
         ensure!(answer.status == 200 && answer.json()?["fibonacci"] == 5, "{id}: {answer:?}");
     }
-    ensure!(world.master().await? != old);
     Ok(())
+}
+
+/// It goes on serving what is awake. That it is the master no longer it finds out by its own clock.
+pub async fn a_node_that_is_cut_off_is_replaced_and_comes_back(world: &mut World) -> Result<()> {
+    world.put_behind_lines().await?;
+    world.function("fib", &[("NumberParallelRequest", "4")]).await?;
+    world.function("late", &[]).await?;
+    let old = world.master().await?;
+    let (cut_off, at) = (world.node(&old)?.gateway, world.gateways_without(&old)[0]);
+    let load = Load::start(world, world.gateways()).await?;
+    let mut accepted = world.later_for_sure(at, "fib/fib/5", 20).await?;
+    world.lines(&old)?.cut();
+    accepted.extend(world.later_for_sure(at, "fib/fib/5", 20).await?);
+    let answer = http::get(at, "/function/late/fib/10").await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    world.master_after(&old).await?;
+    eventually("the node to know that it is the master no longer", || async {
+        let page = http::get(cut_off, "/metrics").await?.body;
+        let of_master = |line: &&str| {
+            line.starts_with("slimfaas_autoscaler_") || line.starts_with("slimfaas_function_queue_")
+        };
+        let shown: Vec<String> = page.lines().filter(of_master).map(str::to_owned).collect();
+        Ok(if shown.is_empty() { Ok(()) } else { Err(shown) })
+    })
+    .await?;
+    all_are_made(at, &accepted).await?;
+
+    world.lines(&old)?.mend();
+    eventually("the node to see what happened meanwhile", || async {
+        let status = http::get(cut_off, "/status-function/late").await?.json()?;
+        let knows_why = status["LastDecision"]["Current"] == 1;
+        Ok(if status["NumberReady"] == 1 && knows_why { Ok(()) } else { Err(status) })
+    })
+    .await?;
+    let accepted = world.later_for_sure(cut_off, "fib/fib/5", 5).await?;
+    all_are_made(cut_off, &accepted).await?;
+    // what the old master may have sent arrived too late
+    for name in ["fib", "late"] {
+        ensure!(wakes(world, name).await? == 1, "{name} was woken more than once");
+    }
+    load.end().await
 }

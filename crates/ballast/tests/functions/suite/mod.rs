@@ -1,6 +1,7 @@
 //! The tests, by what they are about.
 
 mod asleep_and_awake;
+mod autoscaler;
 mod faults;
 mod kyma;
 mod metrics;
@@ -40,7 +41,9 @@ tests! {
     asleep_and_awake::a_long_call_keeps_awake,
     metrics::metrics_raise_and_lower,
     metrics::metrics_veto_zero_until_they_agree,
+    autoscaler::an_autoscaler_is_told_and_not_fought,
     visible::bad_annotations_are_told_and_the_function_is_served,
+    visible::every_node_says_why,
     visible::debug_endpoints_answer_as_the_guide_says,
     queue::a_result_can_be_read,
     queue::a_call_that_fails_is_tried_again_and_given_up,
@@ -53,5 +56,7 @@ tests! {
     faults::another_node_follows_a_killed_scraper on Three,
     faults::calls_go_on_without_a_gateway_node on Three,
     faults::one_of_three_nats_servers_may_die on Three,
+    faults::a_node_that_is_cut_off_is_replaced_and_comes_back on Three,
     faults::a_pod_may_die_during_a_call,
+    faults::a_call_without_a_body_outlives_its_pod,
 }

@@ -1,9 +1,65 @@
 //! What people can see.
 
 use anyhow::{Result, ensure};
-use serde_json::json;
+use e2e::eventually;
+use serde_json::{Value, json};
 
-use crate::{http, world::World};
+use crate::{
+    http,
+    world::{Node, World},
+};
+
+/// Also the next master, before it has decided anything itself.
+pub async fn every_node_says_why(world: &mut World) -> Result<()> {
+    world.function("fib", &[("TimeoutSecondBeforeSetReplicasMin", "2")]).await?;
+    world.ok("fib/fib/1").await?;
+    world.until_replicas("fib", |n| n == 0).await?;
+    let mut said = Vec::new();
+    for node in &world.nodes {
+        let asleep = eventually(format!("{} to say why fib sleeps", node.name), || async {
+            let last = last_decision(node, "fib").await?;
+            let is_it = last["Current"] == 0 && last["Desired"] == 0 && last["Reason"] == "Idle";
+            Ok(if is_it { Ok(last) } else { Err(last) })
+        });
+        said.push(rules(&asleep.await?));
+    }
+    ensure!(said[0].contains(&"activity".to_owned()) && said.iter().all(|one| *one == said[0]), "{said:?}");
+    eventually("only the master to show gauges", || async {
+        let master = world.master().await?;
+        let mut showing = Vec::new();
+        for node in &world.nodes {
+            let metrics = http::get(node.gateway, "/metrics").await?.body;
+            if metrics.contains("slimfaas_autoscaler_desired_replicas{function=\"fib\"") {
+                showing.push(node.name.as_str());
+            }
+        }
+        Ok(if showing == [master.as_str()] { Ok(()) } else { Err((master, showing)) })
+    })
+    .await?;
+    if world.nodes.len() == 1 {
+        return Ok(());
+    }
+    let old = world.master().await?;
+    world.node(&old)?.kill();
+    let next = world.master().await?;
+    ensure!(next != old, "{next} is still the master");
+    for node in world.nodes.iter().filter(|node| node.is_running()) {
+        let last = last_decision(node, "fib").await?;
+        ensure!(last["Desired"] == 0 && rules(&last) == said[0], "{}: {last}", node.name);
+    }
+    Ok(())
+}
+
+async fn last_decision(node: &Node, name: &str) -> Result<Value> {
+    let mut status = http::get(node.gateway, &format!("/status-function/{name}")).await?.json()?;
+    Ok(status["LastDecision"].take())
+}
+
+/// The rules of a decision in their order.
+fn rules(decision: &Value) -> Vec<String> {
+    let steps = decision["Steps"].as_array().into_iter().flatten();
+    steps.filter_map(|step| step["rule"].as_str().map(str::to_owned)).collect()
+}
 
 pub async fn bad_annotations_are_told_and_the_function_is_served(world: &mut World) -> Result<()> {
     let bad = [("Schedule", "{not json"), ("ReplicasAtStart", "many"), ("DependsOn", "odd")];
