@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use api::function::Function;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use localkube::ApiServer;
@@ -46,11 +46,7 @@ async fn main() -> Result<(), Error> {
     let applied = begun.elapsed();
     until(|| async { Ok((count_of(&deployments).await? == count).then_some(())) }).await?;
     let deployed = begun.elapsed();
-    stream::iter(deployments.list(&ListParams::default()).await?)
-        .map(|deployment| mark_ready(&deployments, deployment))
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<Vec<()>>()
-        .await?;
+    mark_all_ready(&deployments).await?;
     for index in 0..count {
         until(|| async { Ok(is_running(&functions.get(&name(index)).await?).then_some(())) }).await?;
     }
@@ -95,16 +91,31 @@ async fn create(functions: &Api<Function>, index: usize) -> Result<(), Error> {
     Ok(())
 }
 
-async fn mark_ready(deployments: &Api<Deployment>, deployment: Deployment) -> Result<(), Error> {
+/// A few at a time, as one list of all would be most of the memory that is measured.
+async fn mark_all_ready(deployments: &Api<Deployment>) -> Result<(), Error> {
+    let mut few = ListParams::default().limit(32);
+    loop {
+        let page = deployments.list_metadata(&few).await?;
+        futures::future::try_join_all(page.items.iter().map(|one| mark_ready(deployments, &one.metadata)))
+            .await?;
+        few.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if few.continue_token.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn mark_ready(deployments: &Api<Deployment>, deployment: &ObjectMeta) -> Result<(), Error> {
     let status = json!({"status": {
-        "observedGeneration": deployment.metadata.generation, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "observedGeneration": deployment.generation, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "conditions": [
             {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
             {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
         ],
     }});
     let params = PatchParams::default();
-    deployments.patch_status(&deployment.name_any(), &params, &Patch::Merge(status)).await?;
+    let name = deployment.name.as_deref().unwrap_or_default();
+    deployments.patch_status(name, &params, &Patch::Merge(status)).await?;
     Ok(())
 }
 

@@ -163,7 +163,8 @@ mod tests {
         assert_eq!(shown(&mut taken, &store, table), "10.96.0.2 / 30000");
         // asked for the same address: it stays taken when one of the two goes
         store.commit(table, Change::Create(service("b", "10.96.0.2", 30001))).await.unwrap();
-        let a = store.commit(table, Change::Replace(service("a", "10.96.0.3", 30002), a.revision)).await.unwrap();
+        let a =
+            store.commit(table, Change::Replace(service("a", "10.96.0.3", 30002), a.revision)).await.unwrap();
         assert_eq!(shown(&mut taken, &store, table), "10.96.0.2 10.96.0.3 / 30001 30002");
         store.commit(table, Change::Delete { key: "a".into(), revision: a.revision }).await.unwrap();
         // the log is gone before it was read
