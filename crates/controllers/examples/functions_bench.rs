@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use api::function::Function;
 use futures::{StreamExt, TryStreamExt, stream};
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client,
     api::{ListParams, Patch, PatchParams, PostParams},
 };
 use localkube::ApiServer;
@@ -44,22 +44,12 @@ async fn main() -> Result<(), Error> {
         .try_collect::<Vec<()>>()
         .await?;
     let applied = begun.elapsed();
-    let listed = until(|| async {
-        let all = deployments.list(&ListParams::default()).await?.items;
-        Ok((all.len() == count).then_some(all))
-    })
-    .await?;
+    until(|| async { Ok((count_of(&deployments).await? == count).then_some(())) }).await?;
     let deployed = begun.elapsed();
-    stream::iter(listed)
-        .map(|deployment| mark_ready(&deployments, deployment))
-        .buffer_unordered(AT_ONCE)
-        .try_collect::<Vec<()>>()
-        .await?;
-    until(|| async {
-        let all = functions.list(&ListParams::default()).await?.items;
-        Ok((all.iter().filter(|function| is_running(function)).count() == count).then_some(()))
-    })
-    .await?;
+    mark_all_ready(&deployments).await?;
+    for index in 0..count {
+        until(|| async { Ok(is_running(&functions.get(&name(index)).await?).then_some(())) }).await?;
+    }
     let running = begun.elapsed();
     let last = version(&client).await?;
     let writes = (last - first) as f64 / count as f64 - 2.0;
@@ -80,26 +70,52 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
+fn name(index: usize) -> String {
+    format!("f{index:05}")
+}
+
+/// Without reading them all: the looking must not become the work that is measured.
+async fn count_of(deployments: &Api<Deployment>) -> Result<usize, Error> {
+    let page = deployments.list_metadata(&ListParams::default().limit(1)).await?;
+    let remaining = page.metadata.remaining_item_count.unwrap_or_default();
+    Ok(page.items.len() + usize::try_from(remaining)?)
+}
+
 async fn create(functions: &Api<Function>, index: usize) -> Result<(), Error> {
     let function = serde_json::from_value(json!({
         "apiVersion": "serverless.kyma-project.io/v1alpha2", "kind": "Function",
-        "metadata": {"name": format!("f{index:05}")},
+        "metadata": {"name": name(index)},
         "spec": {"runtime": "nodejs22", "source": {"inline": {"source": format!("exports.main = () => {index}")}}},
     }))?;
     functions.create(&PostParams::default(), &function).await?;
     Ok(())
 }
 
-async fn mark_ready(deployments: &Api<Deployment>, deployment: Deployment) -> Result<(), Error> {
+/// A few at a time, as one list of all would be most of the memory that is measured.
+async fn mark_all_ready(deployments: &Api<Deployment>) -> Result<(), Error> {
+    let mut few = ListParams::default().limit(32);
+    loop {
+        let page = deployments.list_metadata(&few).await?;
+        futures::future::try_join_all(page.items.iter().map(|one| mark_ready(deployments, &one.metadata)))
+            .await?;
+        few.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+        if few.continue_token.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+async fn mark_ready(deployments: &Api<Deployment>, deployment: &ObjectMeta) -> Result<(), Error> {
     let status = json!({"status": {
-        "observedGeneration": deployment.metadata.generation, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
+        "observedGeneration": deployment.generation, "replicas": 1, "readyReplicas": 1, "availableReplicas": 1,
         "conditions": [
             {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
             {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
         ],
     }});
     let params = PatchParams::default();
-    deployments.patch_status(&deployment.name_any(), &params, &Patch::Merge(status)).await?;
+    let name = deployment.name.as_deref().unwrap_or_default();
+    deployments.patch_status(name, &params, &Patch::Merge(status)).await?;
     Ok(())
 }
 

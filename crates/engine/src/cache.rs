@@ -114,6 +114,12 @@ impl<K> Change<K> {
 
 // === impl Cache ===
 
+/// Who wrote which field is the API's business: as trees in memory, these notes are larger than what they are about.
+fn kept<K: Resource>(mut object: K) -> Arc<K> {
+    object.meta_mut().managed_fields = None;
+    Arc::new(object)
+}
+
 impl<K: Resource> Default for Cache<K> {
     fn default() -> Self {
         Self {
@@ -175,7 +181,7 @@ impl<K: Resource> Cache<K> {
         {
             let mut state = self.write();
             let fresh: BTreeMap<Key, Arc<K>> =
-                objects.into_iter().map(|object| (Key::of(object.meta()), Arc::new(object))).collect();
+                objects.into_iter().map(|object| (Key::of(object.meta()), kept(object))).collect();
             let gone: Vec<Key> =
                 state.objects.keys().filter(|key| !fresh.contains_key(key)).cloned().collect();
             for key in gone {
@@ -205,7 +211,7 @@ impl<K: Resource> Cache<K> {
                 return;
             }
             state.version = state.version.max(version);
-            let object = Arc::new(object);
+            let object = kept(object);
             Change { old: state.insert(Key::of(object.meta()), object.clone()), new: Some(object) }
         };
         self.tell(vec![change]);

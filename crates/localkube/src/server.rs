@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use crate::{
     http::{ListenError, ListenOptions, Listener, Query, Target, User},
     object,
     registry::{Kind, Registry},
+    service_ips::Taken,
     storage::{self, Draft, Storage, Store, Stored},
 };
 
@@ -53,6 +54,7 @@ struct Inner {
     tokens: RwLock<HashMap<String, (User, Option<Timestamp>)>>,
     address: Mutex<Option<SocketAddr>>,
     metrics: crate::metrics_api::Samples,
+    taken_by_services: Mutex<Taken>,
 }
 
 // === impl ApiServer ===
@@ -66,6 +68,7 @@ impl ApiServer {
             tokens: RwLock::default(),
             address: Mutex::default(),
             metrics: crate::metrics_api::Samples::default(),
+            taken_by_services: Mutex::default(),
             store,
         }));
         server.restore(stored)?;
@@ -128,6 +131,10 @@ impl ApiServer {
 
     pub(crate) fn metrics(&self) -> &crate::metrics_api::Samples {
         &self.0.metrics
+    }
+
+    pub(crate) fn taken_by_services(&self) -> MutexGuard<'_, Taken> {
+        self.0.taken_by_services.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Serves the kind of a definition from now on, or starts to clean up behind it.

@@ -1,5 +1,7 @@
 //! End-to-end suites, each run on the embedded API and on a real one: the words that tests are written in.
 
+pub mod git_http;
+
 use std::{collections::BTreeMap, fmt::Debug, future::Future, time::Duration};
 
 use anyhow::{Context, Result, bail};

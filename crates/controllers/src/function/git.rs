@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use api::function::{AuthType, GitRepository};
+use api::function::{Auth, AuthType, GitRepository};
 use engine::{Key, Queue};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
@@ -20,14 +20,19 @@ use tracing::debug;
 /// A credential helper: answers from variables, so that no secret stands in a command line.
 pub(super) const ASK_SECRET: &str = r#"!f() { test -n "${GIT_USERNAME:-}" && echo "username=$GIT_USERNAME" && echo "password=$GIT_PASSWORD"; }; f"#;
 
-/// `fetch URL COMMIT DIRECTORY HELPER KEY`. A server that gives no single commit is asked for all branches and tags.
+/// `fetch URL COMMIT DIRECTORY HELPER KEY`. A server that gives no single commit is asked for all branches and tags. ssh
+/// takes a key only from a file that is its user's alone, which a mounted one is not. Helpers of the machine are left
+/// out: they would write the password down.
 pub(super) const FETCH: &str = r#"set -eu
 url=$1 commit=$2 helper=$4 key=$5
 export GIT_TERMINAL_PROMPT=0
 if [ -e "$key" ]; then
-  export GIT_SSH_COMMAND="ssh -i $key -o IdentitiesOnly=yes -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=/dev/null"
+  copy=$(mktemp)
+  trap 'rm -f "$copy"' EXIT
+  { cat "$key"; echo; } > "$copy"
+  export GIT_SSH_COMMAND="ssh -i $copy -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new -o UserKnownHostsFile=/dev/null"
 fi
-run() { git -c safe.directory='*' -c credential.helper="$helper" "$@"; }
+run() { git -c safe.directory='*' -c credential.helper= -c credential.helper="$helper" "$@"; }
 cd "$3"
 run init -q .
 run fetch -q --depth 1 "$url" "$commit" || run fetch -q "$url" '+refs/heads/*:refs/remotes/origin/*' '+refs/tags/*:refs/tags/*'
@@ -115,28 +120,35 @@ impl Commits {
     }
 
     async fn resolve(&self, key: &Key, source: &GitRepository) -> Answer {
-        let mut variables = BTreeMap::new();
-        let mut key_file = None;
-        if let Some(auth) = &source.auth {
-            let secret = self.secret(&key.namespace, &auth.secret_name).await?;
-            let entry = |name: &str| {
-                let missing = format!("Secret {} has no entry {name:?}", auth.secret_name);
-                secret.get(name).cloned().ok_or(missing)
-            };
-            match auth.type_ {
-                AuthType::Basic => {
-                    variables.insert("GIT_USERNAME", entry("username")?);
-                    variables.insert("GIT_PASSWORD", entry("password")?);
-                }
-                AuthType::Key => {
-                    let file = KeyFile::write(&self.scratch, key, &entry("key")?).map_err(|error| {
-                        format!("cannot write the key to {}: {error}", self.scratch.display())
-                    })?;
-                    key_file = Some(file);
-                }
+        let credentials = match &source.auth {
+            Some(auth) => self.credentials(key, auth).await?,
+            None => Credentials::default(),
+        };
+        remote_commit(source, &credentials).await
+    }
+
+    async fn credentials(&self, key: &Key, auth: &Auth) -> Result<Credentials, String> {
+        let secret = self.secret(&key.namespace, &auth.secret_name).await?;
+        let entry = |name: &str| {
+            let missing = format!("Secret {} has no entry {name:?}", auth.secret_name);
+            secret.get(name).cloned().ok_or(missing)
+        };
+        match auth.type_ {
+            AuthType::Basic => {
+                let (username, password) = (entry("username")?, entry("password")?);
+                let hidden = vec![password.clone()];
+                let variables = BTreeMap::from([("GIT_USERNAME", username), ("GIT_PASSWORD", password)]);
+                Ok(Credentials { variables, key_file: None, hidden })
+            }
+            AuthType::Key => {
+                let text = entry("key")?;
+                let hidden = text.lines().map(str::to_owned).collect();
+                let key_file = KeyFile::write(&self.scratch, key, &text).map_err(|error| {
+                    format!("cannot write the key to {}: {error}", self.scratch.display())
+                })?;
+                Ok(Credentials { variables: BTreeMap::new(), key_file: Some(key_file), hidden })
             }
         }
-        remote_commit(source, &variables, key_file.as_ref().map(|file| file.0.as_path())).await
     }
 
     async fn secret(&self, namespace: &str, name: &str) -> Result<HashMap<String, String>, String> {
@@ -158,22 +170,35 @@ impl Known {
     }
 }
 
-async fn remote_commit(
-    source: &GitRepository,
-    variables: &BTreeMap<&str, String>,
-    key_file: Option<&Path>,
-) -> Answer {
+/// What a Secret gives for one question to a Git server.
+#[derive(Default)]
+struct Credentials {
+    variables: BTreeMap<&'static str, String>,
+    key_file: Option<KeyFile>,
+    /// What no message may contain.
+    hidden: Vec<String>,
+}
+
+impl Credentials {
+    fn hide(&self, words: &str) -> String {
+        let hidden = self.hidden.iter().filter(|hidden| !hidden.is_empty());
+        hidden.fold(words.to_owned(), |words, hidden| words.replace(hidden, "***"))
+    }
+}
+
+async fn remote_commit(source: &GitRepository, credentials: &Credentials) -> Answer {
     let mut command = Command::new("git");
     command
-        .args(["-c", &format!("credential.helper={ASK_SECRET}"), "ls-remote", "--", &source.url])
+        .args(["-c", "credential.helper=", "-c", &format!("credential.helper={ASK_SECRET}")])
+        .args(["ls-remote", "--", &source.url])
         .args([&source.reference, &format!("{}^{{}}", source.reference)])
-        .envs(variables)
+        .envs(&credentials.variables)
         .env("GIT_TERMINAL_PROMPT", "0")
         // file: would read the controller's own disk
         .env("GIT_ALLOW_PROTOCOL", "http:https:git:ssh")
         .stdin(Stdio::null())
         .kill_on_drop(true);
-    if let Some(file) = key_file {
+    if let Some(KeyFile(file)) = &credentials.key_file {
         let ssh = format!(
             "ssh -i '{}' -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new \
              -o UserKnownHostsFile=/dev/null",
@@ -188,8 +213,12 @@ async fn remote_commit(
         _ => format!("cannot run git: {error}"),
     })?;
     if !output.status.success() {
-        let words = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("cannot ask {} for {}: {}", source.url, source.reference, words.trim()));
+        let words = credentials.hide(String::from_utf8_lossy(&output.stderr).trim());
+        let with = source.auth.as_ref().map(|auth| {
+            format!(" with Secret {} (spec.source.gitRepository.auth.secretName)", auth.secret_name)
+        });
+        let with = with.unwrap_or_default();
+        return Err(format!("cannot ask {} for {}{with}: {words}", source.url, source.reference));
     }
     let refs = String::from_utf8_lossy(&output.stdout);
     pick(&refs, &source.reference)
@@ -245,6 +274,13 @@ impl Drop for KeyFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_secret_is_repeated() {
+        let hidden = vec!["hunter2".to_owned(), String::new()];
+        let credentials = Credentials { hidden, ..Credentials::default() };
+        assert_eq!(credentials.hide("no hunter2 here"), "no *** here");
+    }
 
     #[test]
     fn a_reference_is_a_branch_or_a_tag_or_a_commit() {

@@ -17,11 +17,12 @@ mod repair;
 mod resources;
 mod runtimes;
 mod status;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod validate;
 
-use std::{collections::BTreeSet, future::Future, path::PathBuf, sync::Arc, time::Duration};
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
 use api::function::Function;
 use engine::{
@@ -43,6 +44,7 @@ use tokio::task::JoinSet;
 use children::{Found, MANAGED_BY, autoscaler, child_name};
 use git::Commits;
 use plan::{Observed, plan};
+use targets::{Targets, target_of};
 
 pub const NAME: &str = "function";
 
@@ -96,6 +98,7 @@ struct Controller {
     deployments: Arc<Cache<Deployment>>,
     services: Arc<Cache<Service>>,
     autoscalers: Arc<Cache<HorizontalPodAutoscaler>>,
+    targets: Targets,
     commits: Commits,
     cpu_percent: i32,
 }
@@ -113,6 +116,7 @@ impl Controller {
             deployments: engine.cache(),
             services: engine.cache(),
             autoscalers: engine.cache(),
+            targets: Targets::default(),
             commits,
             cpu_percent: options.cpu_percent,
         };
@@ -145,13 +149,11 @@ impl Controller {
                 }
             }
         });
-        let own = queue.clone();
+        let (own, targets) = (queue.clone(), self.targets.clone());
         self.autoscalers.listen(move |change| {
-            for hpa in change.sides() {
-                let target = &hpa.spec.scale_target_ref;
-                if target.kind == function_kind().kind {
-                    own.add(Key::new(hpa.namespace().unwrap_or_default(), &target.name));
-                }
+            targets.change(change);
+            for (function, _) in change.sides().filter_map(|hpa| target_of(hpa)) {
+                own.add(function);
             }
         });
     }
@@ -174,10 +176,11 @@ impl Controller {
             .into_iter()
             .filter(|deployment| name(&deployment.metadata) != child.name)
             .collect();
-        let foreign: BTreeSet<String> = self
-            .autoscalers
-            .in_namespace(&key.namespace)
-            .into_iter()
+        let foreign_autoscalers = self
+            .targets
+            .of(key)
+            .iter()
+            .filter_map(|hpa| self.autoscalers.get(hpa))
             .filter(|hpa| autoscaler::targets(hpa, &function))
             .filter(|hpa| controller_of(&hpa.metadata).is_none_or(|owner| owner.uid != own))
             .map(|hpa| hpa.name_any())
@@ -196,7 +199,7 @@ impl Controller {
             spare_deployments,
             service: Found::new(&function, self.services.get(key)),
             autoscalers: self.autoscalers.controlled_by(&own),
-            foreign_autoscalers: foreign.into_iter().collect(),
+            foreign_autoscalers,
             latest_commit: git.map(|git| self.commits.latest(key, git, now)),
             failure: failure.cloned(),
             cpu_percent: self.cpu_percent,

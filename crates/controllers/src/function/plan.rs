@@ -29,8 +29,12 @@ use super::{
 /// So long a new Function may take to start before its status says that it is starting: most are quicker, and one write
 /// is better than two.
 const QUIET_START: SignedDuration = SignedDuration::from_secs(10);
-/// An autoscaler has nothing to measure before the first pod runs; after this long it is made all the same.
-const AUTOSCALER_PATIENCE: SignedDuration = SignedDuration::from_secs(60);
+/// As long as pods are still being made, the count in the status would be written again for each of them. If that takes
+/// so long, something is in their way, and it is said all the same.
+const QUIET_WITHOUT_PODS: SignedDuration = SignedDuration::from_secs(60);
+/// An autoscaler has nothing to measure before the first pod runs. It is made all the same after a Deployment's usual
+/// deadline for a rollout.
+const AUTOSCALER_PATIENCE: SignedDuration = SignedDuration::from_secs(600);
 
 /// Everything a decision about one Function depends on.
 pub(super) struct Observed {
@@ -93,8 +97,8 @@ impl<'a> Planner<'a> {
         effects.extend(self.fixed_count());
 
         let running = self.running(replaces_pods);
-        let is_running = running.as_ref().is_some_and(|running| running.status == "True");
-        let (autoscaler, after) = self.autoscaler(is_running);
+        let is_starting = running.as_ref().is_none_or(|running| running.status == "Unknown");
+        let (autoscaler, after) = self.autoscaler(is_starting);
         let status = self.status(Some(runtime), &source, running);
         if self.observed.failure.is_some() {
             // Whatever failed will fail again and end the plan: first it is said.
@@ -204,7 +208,7 @@ impl<'a> Planner<'a> {
     }
 
     /// Effects, and when to come back for one that is too early.
-    fn autoscaler(&self, is_running: bool) -> (Vec<Effect>, Option<Timestamp>) {
+    fn autoscaler(&self, is_starting: bool) -> (Vec<Effect>, Option<Timestamp>) {
         let mut ours: Vec<_> =
             self.observed.autoscalers.iter().filter(|hpa| !being_deleted(&hpa.metadata)).collect();
         ours.sort_by(|a, b| by_age(&a.metadata, &b.metadata));
@@ -219,7 +223,7 @@ impl<'a> Planner<'a> {
                 .checked_add(AUTOSCALER_PATIENCE)
                 .unwrap_or(self.now);
             let is_leaving = !self.observed.autoscalers.is_empty();
-            if is_leaving || (!is_running && self.now < due) {
+            if is_leaving || (is_starting && self.now < due) {
                 return (Vec::new(), (!is_leaving).then_some(due));
             }
             return (vec![children::create(self.function, &hpa_kind, wanted)], None);
@@ -269,8 +273,9 @@ impl<'a> Planner<'a> {
             }
             Some(_) => Some(says),
             None => {
+                let quiet = if self.pods_are_made() { QUIET_START } else { QUIET_WITHOUT_PODS };
                 let quiet_until =
-                    created(&self.function.metadata, self.now).checked_add(QUIET_START).unwrap_or(self.now);
+                    created(&self.function.metadata, self.now).checked_add(quiet).unwrap_or(self.now);
                 if self.now < quiet_until {
                     self.plan.look_again(quiet_until);
                     return None;
@@ -278,6 +283,13 @@ impl<'a> Planner<'a> {
                 Some(says)
             }
         }
+    }
+
+    /// All of them, ready or not: the count will not change before it runs.
+    fn pods_are_made(&self) -> bool {
+        let Found::Ours(deployment) = &self.observed.deployment else { return false };
+        let made = deployment.status.as_ref().and_then(|status| status.replicas);
+        !status::is_behind(deployment) && made == Some(self.function.spec.replicas())
     }
 
     /// An object of somebody else's where one of ours should be.

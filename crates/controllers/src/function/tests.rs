@@ -1,3 +1,5 @@
+mod many;
+
 use std::collections::BTreeMap;
 
 use engine::{
@@ -159,14 +161,26 @@ impl World {
 
     /// What the Deployment controller and a node make of it.
     fn pods_come_up(&mut self) -> &mut Self {
+        let wanted = self.function["spec"]["replicas"].as_i64().unwrap_or(1);
+        self.pods_are(wanted, wanted)
+    }
+
+    /// So many are made, and so many of them are ready.
+    fn pods_are(&mut self, made: i64, ready: i64) -> &mut Self {
         for deployment in self.deployments.values_mut() {
+            let wanted = deployment["spec"]["replicas"].as_i64().unwrap();
+            // as many may be missing as the default of a Deployment lets be unavailable, a quarter
+            let available = match ready >= wanted - wanted / 4 {
+                true => json!({"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"}),
+                false => {
+                    json!({"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable"})
+                }
+            };
+            let reason = if ready >= wanted { "NewReplicaSetAvailable" } else { "ReplicaSetUpdated" };
             deployment["status"] = json!({
                 "observedGeneration": deployment["metadata"]["generation"],
-                "replicas": deployment["spec"]["replicas"],
-                "conditions": [
-                    {"type": "Available", "status": "True", "reason": "MinimumReplicasAvailable"},
-                    {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
-                ],
+                "replicas": made,
+                "conditions": [available, {"type": "Progressing", "status": "True", "reason": reason}],
             });
         }
         self
@@ -239,19 +253,55 @@ fn from_apply_to_running_in_few_writes_and_none_when_idle() {
     assert_eq!(built_in.settle(), "");
 }
 
+/// However long a start takes and in however many steps: three children, one word that it is slow, one that it runs.
 #[test]
-fn a_slow_start_is_said_once() {
+fn a_slow_start_takes_five_writes() {
+    for spec in
+        [json!({"replicas": 4}), json!({"replicas": 4, "scaleConfig": {"minReplicas": 4, "maxReplicas": 5}})]
+    {
+        let mut world = World::new(spec.clone());
+        assert_eq!(world.settle(), "create ConfigMap, create Service, create Deployment");
+        let mut writes = Vec::new();
+        for second in 1..400 {
+            world.now = second;
+            let (made, ready) = (second / 5, second / 80);
+            world.pods_are(made.min(4), ready.min(4));
+            writes.extend(Some(world.settle()).filter(|written| !written.is_empty()).map(|w| (second, w)));
+            let said = &world.function["status"];
+            let deployment = world.deployment();
+            assert!(
+                said.is_null() || said["replicas"] == deployment["status"]["replicas"],
+                "{second} s: {said} of {deployment}"
+            );
+            let is_running = world.condition("Running").starts_with("True");
+            assert_eq!(is_running, ready >= 4, "{second} s: {said}");
+        }
+        let last = if spec["scaleConfig"].is_object() {
+            "patch Function/status, create HorizontalPodAutoscaler"
+        } else {
+            "patch Function/status"
+        };
+        assert_eq!(writes, [(20, "patch Function/status".to_owned()), (320, last.to_owned())], "{spec}");
+    }
+}
+
+#[test]
+fn a_start_without_pods_is_said_after_a_while() {
     let mut world = World::new(json!({"scaleConfig": {"minReplicas": 1, "maxReplicas": 3}}));
     world.settle();
     let first = plan(&world.observed(), at(3));
-    assert_eq!((first.effects.len(), first.next), (0, Some(at(10))));
-    world.now = 10;
-    assert_eq!(world.settle(), "patch Function/status");
-    assert_eq!(world.condition("Running"), "Unknown/DeploymentWaiting");
-    assert!(world.function["status"]["podSelector"].as_str().unwrap().contains("function-name=greet"));
-    let next = plan(&world.observed(), at(20)).next;
-    assert_eq!(next, Some(at(60)), "an autoscaler waits for the first pod, but not for ever");
+    assert_eq!((first.effects.len(), first.next), (0, Some(at(60))));
+    world.pods_are(1, 0);
+    let with_pod = plan(&world.observed(), at(3));
+    assert_eq!((with_pod.effects.len(), with_pod.next), (0, Some(at(10))));
+    world.pods_are(0, 0);
     world.now = 60;
+    assert_eq!(world.settle(), "patch Function/status");
+    assert_eq!(world.condition("Running"), "Unknown/MinReplicasNotAvailable");
+    assert!(world.function["status"]["podSelector"].as_str().unwrap().contains("function-name=greet"));
+    let next = plan(&world.observed(), at(70)).next;
+    assert_eq!(next, Some(at(600)), "an autoscaler waits for the first pod, but not for ever");
+    world.now = 600;
     assert_eq!(world.settle(), "create HorizontalPodAutoscaler");
     assert_eq!(world.pods_come_up().settle(), "patch Function/status");
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use bytes::Bytes;
@@ -13,6 +13,8 @@ use super::Record;
 const MAX_EVENTS: usize = 8192;
 /// Old versions kept only for this log may take this much memory per kind.
 const MAX_BYTES: usize = 8 << 20;
+/// So many events are news, which all watchers are about to ask for.
+const NEWS: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -28,8 +30,20 @@ pub struct Event {
     /// After the change; of a deletion, the last content under the resource version of the deletion.
     pub record: Arc<Record>,
     pub previous: Option<Arc<Record>>,
-    /// The line of a watch that most watchers get, made once for all of them.
-    pub line: OnceLock<Bytes>,
+    /// The line of a watch that most watchers get.
+    pub line: SharedLine,
+}
+
+/// Made once for all watchers while it is news. Who comes later makes its own: kept, it would double the log.
+#[derive(Debug, Default)]
+pub struct SharedLine(Mutex<Line>);
+
+#[derive(Debug, Default)]
+enum Line {
+    #[default]
+    Unmade,
+    Made(Bytes),
+    Old,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +72,27 @@ impl Action {
     }
 }
 
+// === impl SharedLine ===
+
+impl SharedLine {
+    pub fn get(&self, make: impl FnOnce() -> Bytes) -> Bytes {
+        let mut line = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*line {
+            Line::Made(made) => made.clone(),
+            Line::Old => make(),
+            Line::Unmade => {
+                let made = make();
+                *line = Line::Made(made.clone());
+                made
+            }
+        }
+    }
+
+    fn retire(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Line::Old;
+    }
+}
+
 // === impl Log ===
 
 impl Log {
@@ -69,6 +104,9 @@ impl Log {
     pub fn push(&mut self, event: Arc<Event>) {
         self.bytes += weight(&event);
         self.events.push_back(event);
+        if let Some(old) = self.events.len().checked_sub(NEWS + 1) {
+            self.events[old].line.retire();
+        }
         while self.events.len() > MAX_EVENTS || self.bytes > MAX_BYTES {
             self.drop_oldest();
         }

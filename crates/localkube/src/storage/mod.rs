@@ -13,9 +13,10 @@ use std::{
     collections::{BTreeMap, HashMap},
     ops::Bound,
     path::PathBuf,
-    sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
+use log::SharedLine;
 pub use log::{Action, Compacted, Event};
 pub use record::{Draft, Labels, Record};
 use tokio::sync::watch;
@@ -300,7 +301,7 @@ impl Change {
             (Self::Replace(..) | Self::Delete { .. }, _) => return Err(CommitError::Stale),
         };
         let record = Arc::new(record);
-        let event = Event { revision, action, record: record.clone(), previous, line: OnceLock::new() };
+        let event = Event { revision, action, record: record.clone(), previous, line: SharedLine::default() };
         Ok((record, event))
     }
 }

@@ -107,6 +107,21 @@ async fn watchers_get_what_they_missed_or_are_told_that_they_cannot() {
     assert_eq!(store.watch(table, revision - 1).poll_events().unwrap_err(), Compacted { oldest: revision });
 }
 
+#[tokio::test]
+async fn a_line_is_shared_while_it_is_news() {
+    let (store, _) = Store::open(&Storage::Memory).unwrap();
+    let table = store.table("things");
+    let mut watcher = store.watch(table, 0);
+    store.commit(table, Change::Create(draft("a", 0))).await.unwrap();
+    let first = watcher.poll_events().unwrap().0.remove(0);
+    let made = |text: &'static str| first.line.get(|| bytes::Bytes::from_static(text.as_bytes()));
+    assert_eq!([made("one"), made("two")], ["one", "one"]);
+    for number in 0..1000 {
+        store.commit(table, Change::Create(draft(&format!("b{number}"), 0))).await.unwrap();
+    }
+    assert_eq!([made("three"), made("four")], ["three", "four"]);
+}
+
 proptest! {
     #![proptest_config(repeatable::cases(256))]
 

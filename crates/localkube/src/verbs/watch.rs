@@ -225,7 +225,7 @@ impl Feed {
         };
         let shaper = Shaper { call: &self.call, shape: self.shape, include: self.include };
         let line = if action == event.action && shaper.is_plain(&event.record) {
-            event.line.get_or_init(|| line(action.name(), event.record.json())).clone()
+            event.line.get(|| line(action.name(), event.record.json())).clone()
         } else if action == event.action {
             shaper.line(action.name(), &event.record, std::mem::take(&mut self.header))
         } else if let (Action::Deleted, Some(previous)) = (action, &event.previous) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::{
     sync::mpsc,
-    time::{Instant, MissedTickBehavior, interval_at},
+    time::{Instant, MissedTickBehavior, interval_at, sleep},
 };
 
 mod check;
@@ -97,6 +97,10 @@ impl Tally {
     }
 }
 
+/// Somebody waits for a start, and most take a fraction of a probe's period: so often it is looked for in between. Only
+/// success counts then; failures are counted in the probe's own time.
+const PEEK: Duration = Duration::from_millis(100);
+
 /// Runs all probes of a container that has started, until dropped.
 pub async fn run(container: &Container, target: &Target, reports: mpsc::Sender<Report>) {
     if let Some(probe) = &container.startup_probe {
@@ -126,9 +130,18 @@ async fn run_one(kind: Kind, probe: &Probe, target: &Target, reports: &mpsc::Sen
     let timeout = seconds(probe.timeout_seconds, 1);
     let action = Action::of_probe(probe);
     let mut tally = Tally::new(kind, probe);
+    let may_peek = kind == Kind::Startup && matches!(action, Action::Http(_) | Action::Tcp(_));
+    let mut has_begun = false;
     loop {
-        timer.tick().await;
-        let outcome = target.perform(&action, timeout).await;
+        let is_due = tokio::select! {
+            _ = timer.tick() => true,
+            () = sleep(PEEK), if may_peek && has_begun => false,
+        };
+        has_begun = true;
+        let outcome = target.perform(&action, if is_due { timeout } else { timeout.min(PEEK) }).await;
+        if !is_due && outcome != Outcome::Success {
+            continue;
+        }
         if let Outcome::Failure(message) = &outcome {
             let _ = reports.send(Report::Failed { kind, message: message.clone() }).await;
         }

@@ -138,6 +138,29 @@ async fn the_order_of_probes() {
     assert!(unhealthy.contains(&Kind::Liveness) && unhealthy.contains(&Kind::Readiness));
 }
 
+/// Not a limit of speed: the probe's own turn would come after a day.
+const STUCK: Duration = Duration::from_secs(300);
+
+#[tokio::test]
+async fn a_start_is_seen_before_the_next_turn_of_its_probe() {
+    let (port, status) = server().await;
+    status.store(500, Ordering::SeqCst);
+    let target = target(json!({ "name": "c", "startupProbe": {
+        "periodSeconds": 86400, "failureThreshold": 2,
+        "httpGet": { "port": port, "httpHeaders": [{ "name": "X-Probe", "value": "yes" }] },
+    } }));
+    let container = target.container.clone();
+    let (sender, mut reports) = mpsc::channel(1);
+    let _running = tokio::spawn(async move { run(&container, &target, sender).await });
+    assert!(matches!(reports.recv().await, Some(Report::Failed { kind: Kind::Startup, .. })));
+    // several looks in between, none of which is a failure
+    let quiet = tokio::time::timeout(PEEK * 5, reports.recv()).await;
+    assert!(quiet.is_err(), "{quiet:?}");
+    status.store(200, Ordering::SeqCst);
+    let next = tokio::time::timeout(STUCK, reports.recv()).await;
+    assert_eq!(next, Ok(Some(Report::Became { kind: Kind::Startup, healthy: true })));
+}
+
 #[test]
 fn grpc_is_refused_by_name() {
     let container = target(json!({ "name": "c", "livenessProbe": { "grpc": { "port": 1 } } })).container;

@@ -1,6 +1,6 @@
 //! Functions: handlers, both ways of scaling, repairs and refusals.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use cluster::{Cluster, Flavor};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use tokio::{process::Command, sync::OnceCell};
 
 /// A namespace on a cluster in which the Function controller runs.
-async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
+pub(super) async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
     static EMBEDDED: OnceCell<()> = OnceCell::const_new();
     static REAL: OnceCell<()> = OnceCell::const_new();
     let cell = if cluster.flavor == Flavor::Embedded { &EMBEDDED } else { &REAL };
@@ -76,7 +76,7 @@ def main(event, context):
 ";
 
 /// A small Function; `spec` is merged over it.
-fn manifest(name: &str, spec: Value) -> String {
+pub(super) fn manifest(name: &str, spec: Value) -> String {
     let mut whole = json!({
         "runtime": "nodejs22",
         "source": {"inline": {"source": NODE_JS}},
@@ -93,12 +93,12 @@ fn manifest(name: &str, spec: Value) -> String {
     .to_string()
 }
 
-fn selector(name: &str) -> String {
+pub(super) fn selector(name: &str) -> String {
     format!("serverless.kyma-project.io/function-name={name}")
 }
 
 /// The Function's pods, once there are `count` of them and its status says so.
-async fn pods(place: &Place<'_>, name: &str, count: usize) -> Result<Vec<Pod>> {
+pub(super) async fn pods(place: &Place<'_>, name: &str, count: usize) -> Result<Vec<Pod>> {
     let pods = place.ready_pods(&selector(name), count).await?;
     place
         .until("function", name, |function| {
@@ -122,7 +122,12 @@ fn condition(function: &Value, type_: &str) -> String {
     })
 }
 
-async fn until_condition(place: &Place<'_>, name: &str, type_: &str, expected: &str) -> Result<Value> {
+pub(super) async fn until_condition(
+    place: &Place<'_>,
+    name: &str,
+    type_: &str,
+    expected: &str,
+) -> Result<Value> {
     place.until("function", name, |function| condition(function, type_) == expected).await
 }
 
@@ -143,7 +148,7 @@ async fn until_autoscalers(place: &Place<'_>, ours: usize, theirs: usize) -> Res
     .await
 }
 
-async fn get(pod: &Pod, path: &str) -> Result<Answer> {
+pub(super) async fn get(pod: &Pod, path: &str) -> Result<Answer> {
     http_call(&pod_ip(pod)?, 8080, "GET", path, &[], "").await
 }
 
@@ -536,73 +541,6 @@ pub async fn what_only_the_controller_can_see_is_a_condition(cluster: &Cluster) 
     place.apply(&manifest("judged", json!({"scaleConfig": {"minReplicas": 1, "maxReplicas": 2}}))).await?;
     until_condition(&place, "judged", "ConfigurationReady", "False/InvalidFunctionSpec").await?;
     until_autoscalers(&place, 0, 0).await
-}
-
-pub async fn a_git_source_follows_its_branch(cluster: &Cluster) -> Result<()> {
-    let place = place(cluster, "git").await?;
-    let base = cluster.directory().join(format!("{}-repositories", place.namespace));
-    let repository = base.join("code");
-    std::fs::create_dir_all(repository.join("greet"))?;
-    let commit = |text: &'static str| {
-        let repository = repository.clone();
-        async move {
-            std::fs::write(
-                repository.join("greet/handler.py"),
-                format!("def main(event, context):\n  return '{text}'\n"),
-            )?;
-            git(&repository, &["add", "-A"]).await?;
-            git(&repository, &["-c", "user.name=t", "-c", "user.email=t@t.test", "commit", "-qm", text]).await
-        }
-    };
-    git(&repository, &["init", "-q", "-b", "main"]).await?;
-    commit("first").await?;
-    let [port] = cluster::free_ports()?;
-    let daemon = Path::new(git(&repository, &["--exec-path"]).await?.trim()).join("git-daemon");
-    ensure!(daemon.exists(), "{} is needed: install the package git", daemon.display());
-    let arguments = [
-        "--reuseaddr".to_owned(),
-        "--export-all".to_owned(),
-        "--listen=127.0.0.1".to_owned(),
-        format!("--port={port}"),
-        format!("--base-path={}", base.display()),
-    ];
-    let _daemon = cluster::spawn(&daemon, &arguments, &base.join("daemon.log"))?;
-    let url = format!("git://127.0.0.1:{port}/code");
-    let source = json!({"gitRepository": {"url": url, "reference": "main", "baseDir": "/greet"}});
-    place.apply(&manifest("fetched", json!({"runtime": "python312", "source": source}))).await?;
-    until_condition(&place, "fetched", "ConfigurationReady", "True/SourceUpdated").await?;
-    let pod = pods(&place, "fetched", 1).await?.remove(0);
-    ensure!(get(&pod, "/").await?.body == "first");
-    commit("second").await?;
-    let head = git(&repository, &["rev-parse", "HEAD"]).await?;
-    place
-        .until("function", "fetched", |function| at(function, "/status/gitRepository/commit") == head.trim())
-        .await?;
-    eventually("the second commit to answer", || async {
-        let pods = place.pods(&selector("fetched")).await?;
-        let Some(pod) = pods.iter().find(|pod| e2e::is_ready(pod)) else {
-            return Ok(Err("no pod".to_owned()));
-        };
-        Ok(match get(pod, "/").await {
-            Ok(answer) if answer.body == "second" => Ok(()),
-            other => Err(format!("{other:?}")),
-        })
-    })
-    .await?;
-    // a branch that is not there: the running version runs on
-    let gone = json!({"gitRepository": {"url": url, "reference": "gone", "baseDir": "/greet"}});
-    place.apply(&manifest("fetched", json!({"runtime": "python312", "source": gone}))).await?;
-    let failed = until_condition(&place, "fetched", "ConfigurationReady", "False/SourceUpdateFailed").await?;
-    ensure!(at(&failed, "/status/conditions").to_string().contains("gone"), "{failed}");
-    pods(&place, "fetched", 1).await?;
-    Ok(())
-}
-
-async fn git(directory: &Path, arguments: &[&str]) -> Result<String> {
-    let output = Command::new("git").arg("-C").arg(directory).args(arguments).output().await?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "git {arguments:?} in {}: {said}", directory.display());
-    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// About a third of a core from `/start` to `/stop`, of a pod that asks for a hundredth.

@@ -5,6 +5,7 @@ mod custom;
 mod deletion;
 mod deployments;
 mod functions;
+mod git_sources;
 mod kubectl;
 mod pods;
 mod stateful;
@@ -65,6 +66,8 @@ tests! {
     functions::what_is_done_by_hand_is_undone,
     functions::bad_manifests_are_refused_by_the_api,
     functions::what_only_the_controller_can_see_is_a_condition,
-    functions::a_git_source_follows_its_branch,
     functions::built_in_scaling_follows_the_load,
+    git_sources::a_branch_is_followed,
+    git_sources::a_password_opens_a_repository_over_http,
+    git_sources::a_key_opens_a_repository_over_ssh,
 }

@@ -93,7 +93,8 @@ fn pod(function: &Function, runtime: &Runtime, commit: Option<&str>) -> Value {
         volumes.push(json!({ "name": "repository", "emptyDir": {} }));
         mounts.push(json!({ "name": "repository", "mountPath": REPOSITORY, "readOnly": true }));
         if let Some(Auth { type_: AuthType::Key, secret_name }) = &git.auth {
-            let items = [json!({ "key": "key", "path": "key", "mode": 0o400 })];
+            // it belongs to root, and the container's user has to read it
+            let items = [json!({ "key": "key", "path": "key", "mode": 0o444 })];
             volumes.push(json!({ "name": "ssh", "secret": { "secretName": secret_name, "items": items } }));
         }
     }
