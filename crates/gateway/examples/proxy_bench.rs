@@ -120,7 +120,8 @@ fn load(address: SocketAddr, path: &str, rate: f64, seconds: f64, connections: u
                 scope.spawn(move || {
                     let mut stream = std::net::TcpStream::connect(address).unwrap();
                     stream.set_nodelay(true).unwrap();
-                    let dues = (0..(seconds / every) as u32).map(|n| first + Duration::from_secs_f64(every) * n);
+                    let dues =
+                        (0..(seconds / every) as u32).map(|n| first + Duration::from_secs_f64(every) * n);
                     dues.map(|due| {
                         std::thread::sleep(due.saturating_duration_since(Instant::now()));
                         call(&mut stream, request)

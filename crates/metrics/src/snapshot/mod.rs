@@ -169,7 +169,8 @@ fn read_times(reader: &mut Reader<'_>) -> Result<Vec<Millis>, Error> {
     for _ in 0..n {
         let step = last_step.saturating_add(reader.signed()?);
         let time = last.saturating_add(step);
-        if time.unsigned_abs() > MAX_TIME.unsigned_abs() || times.last().is_some_and(|&before| before >= time) {
+        if time.unsigned_abs() > MAX_TIME.unsigned_abs() || times.last().is_some_and(|&before| before >= time)
+        {
             return Err(Error::Damaged("times that do not ascend"));
         }
         times.push(time);
