@@ -1,0 +1,42 @@
+//! Annotations of a workload: each turns off its own feature at most, and the reason names it.
+#![no_main]
+
+#[path = "../../crates/api/tests/annotations/law.rs"]
+mod law;
+
+use api::slimfaas::{Annotations, PREFIX};
+use libfuzzer_sys::fuzz_target;
+
+const NAMES: [&str; 16] = [
+    "Function",
+    "ReplicasMin",
+    "ReplicasAtStart",
+    "TimeoutSecondBeforeSetReplicasMin",
+    "DependsOn",
+    "Schedule",
+    "Scale",
+    "ReplicasStartAsSoonAsOneFunctionRetrieveARequest",
+    "NumberParallelRequest",
+    "NumberParallelRequestPerPod",
+    "Configuration",
+    "SubscribeEvents",
+    "DefaultVisibility",
+    "PathsStartWithVisibility",
+    "DefaultTrust",
+    "DefaultTrusted",
+];
+
+/// A byte names the annotation, or says that the text before the first `=` does.
+fn named((which, text): (u8, String)) -> (String, String) {
+    match (NAMES.get(usize::from(which % 32)), text.split_once('=')) {
+        (Some(name), _) => (format!("{PREFIX}{name}"), text),
+        (None, Some((name, value))) => (name.to_owned(), value.to_owned()),
+        (None, None) => (PREFIX.to_owned(), text),
+    }
+}
+
+fuzz_target!(|given: (Vec<(u8, String)>, Vec<(u8, String)>)| {
+    let [template, object] =
+        [given.0, given.1].map(|pairs| pairs.into_iter().map(named).collect::<Annotations>());
+    law::each_harms_only_itself(&template, &object);
+});
