@@ -4,31 +4,12 @@
 #[path = "../../crates/api/tests/annotations/law.rs"]
 mod law;
 
-use api::slimfaas::{Annotations, PREFIX};
+use api::slimfaas::{Annotations, PREFIX, names};
 use libfuzzer_sys::fuzz_target;
-
-const NAMES: [&str; 16] = [
-    "Function",
-    "ReplicasMin",
-    "ReplicasAtStart",
-    "TimeoutSecondBeforeSetReplicasMin",
-    "DependsOn",
-    "Schedule",
-    "Scale",
-    "ReplicasStartAsSoonAsOneFunctionRetrieveARequest",
-    "NumberParallelRequest",
-    "NumberParallelRequestPerPod",
-    "Configuration",
-    "SubscribeEvents",
-    "DefaultVisibility",
-    "PathsStartWithVisibility",
-    "DefaultTrust",
-    "DefaultTrusted",
-];
 
 /// A byte names the annotation, or says that the text before the first `=` does.
 fn named((which, text): (u8, String)) -> (String, String) {
-    match (NAMES.get(usize::from(which % 32)), text.split_once('=')) {
+    match (names().nth(usize::from(which % 32)), text.split_once('=')) {
         (Some(name), _) => (format!("{PREFIX}{name}"), text),
         (None, Some((name, value))) => (name.to_owned(), value.to_owned()),
         (None, None) => (PREFIX.to_owned(), text),

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use expect_test::{Expect, expect};
 
 use super::*;

@@ -3,7 +3,7 @@
 
 mod law;
 
-use api::slimfaas::{Annotations, PREFIX, Settings, read};
+use api::slimfaas::{Annotations, PREFIX, Settings, names, read};
 use proptest::prelude::*;
 
 /// Every annotation, with a value that it takes.
@@ -109,6 +109,11 @@ proptest! {
 /// Else there would be nothing to harm.
 #[test]
 fn good_values_are_taken_and_are_not_the_defaults() {
+    let mut all: Vec<&str> = GOOD.iter().map(|(name, _)| *name).collect();
+    let mut known: Vec<&str> = names().collect();
+    all.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(all, known);
     for (name, value) in GOOD {
         let pairs = [("Function", "true"), (name, value)];
         let given: Annotations = pairs.map(|(name, value)| (format!("{PREFIX}{name}"), value.into())).into();
