@@ -53,7 +53,7 @@ bench: tools ## side by side with the peers; see bench/README.md
 
 FUZZ_SECONDS ?= 60
 fuzz: ## what comes from outside, thrown at what reads it (needs cargo-fuzz; FUZZ_SECONDS for each target)
-	for target in text query snapshot patch api; do \
+	for target in text query snapshot patch api annotations; do \
 	  RUSTC_BOOTSTRAP=1 cargo fuzz run --sanitizer none $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096; \
 	done
 

@@ -10,6 +10,7 @@
 //! already hands it the paths that it [serves](Operator::serves). Queries run on threads for such work, a few at a time,
 //! and are cut off by time and by the samples they read.
 
+mod compress;
 mod debug;
 mod exposed;
 mod form;

@@ -6,14 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use http_body::Body;
-use metrics::Database;
 use metrics::scrape::{Clock, Handle, SystemClock};
+use metrics::{Database, Millis};
 
 use crate::exposed::{self, Exposed, Family};
 use crate::form::{self, Form};
 use crate::reply::{self, Reply};
 use crate::run::Runner;
-use crate::{debug, prometheus};
+use crate::{compress, debug, prometheus};
 
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -53,6 +53,7 @@ pub(crate) struct Shared {
     pub(crate) runner: Runner,
     pub(crate) database: Database,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) started: Millis,
     limits: Limits,
     scraper: Option<Handle>,
     exposed: Vec<Arc<dyn Exposed>>,
@@ -80,7 +81,8 @@ impl Operator {
     ) -> Self {
         let limits = options.limits;
         let runner = Runner::new(database.clone(), clock.clone(), limits);
-        let shared = Shared { runner, database, clock, limits, scraper, exposed };
+        let started = clock.now();
+        let shared = Shared { runner, database, clock, started, limits, scraper, exposed };
         Self { token: options.token.map(Into::into), shared: Arc::new(shared) }
     }
 
@@ -95,6 +97,16 @@ impl Operator {
     }
 
     pub async fn handle<B>(&self, request: Request<B>) -> Reply
+    where
+        B: Body<Data = Bytes>,
+        B::Error: std::fmt::Display,
+    {
+        let takes_gzip = compress::takes_gzip(request.headers());
+        let reply = self.answer(request).await;
+        if takes_gzip { compress::gzip(reply).await } else { reply }
+    }
+
+    async fn answer<B>(&self, request: Request<B>) -> Reply
     where
         B: Body<Data = Bytes>,
         B::Error: std::fmt::Display,

@@ -29,6 +29,8 @@ struct Counts {
 pub(crate) struct Turn<'a> {
     pub(crate) store: &'a Store,
     pub(crate) limits: promql::Limits<'a>,
+    /// How long it waited for its turn.
+    pub(crate) waited: Millis,
 }
 
 #[derive(Debug)]
@@ -56,11 +58,13 @@ impl Runner {
         work: impl FnOnce(Turn<'_>) -> promql::Result<T> + Send + 'static,
     ) -> Result<T, Failure> {
         let allowed = Millis::try_from(self.limits.time.as_millis()).unwrap_or(Millis::MAX);
-        let deadline = self.clock.now().saturating_add(timeout.map_or(allowed, |t| t.clamp(0, allowed)));
+        let asked = self.clock.now();
+        let deadline = asked.saturating_add(timeout.map_or(allowed, |t| t.clamp(0, allowed)));
         let is_abandoned = Arc::new(AtomicBool::new(false));
         let _abandoned = Abandoned(is_abandoned.clone());
         // Nobody closes the semaphore.
         let turn = self.turns.clone().acquire_owned().await.map_err(|e| Failure::Lost(e.to_string()))?;
+        let waited = self.clock.now() - asked;
         let (database, clock, samples) = (self.database.clone(), self.clock.clone(), self.limits.samples);
         let on_thread = move || {
             let _turn = turn;
@@ -71,7 +75,7 @@ impl Runner {
             let store = database.store();
             let limits =
                 promql::Limits { samples, interrupted: Some(&interrupted), ..promql::Limits::default() };
-            work(Turn { store: &store, limits })
+            work(Turn { store: &store, limits, waited })
         };
         let result = match tokio::task::spawn_blocking(on_thread).await {
             Ok(result) => result.map_err(Failure::Query),

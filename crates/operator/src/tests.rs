@@ -1,5 +1,6 @@
 //! The paths that Prometheus does not have, and what every path has in common.
 
+use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -218,4 +219,30 @@ async fn it_listens_until_it_is_told_to_stop() {
     drop(stop);
     server.await.unwrap();
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn long_answers_are_compressed_for_those_who_ask() {
+    let operator = operator(Options::default());
+    let ask = async |path: &str, accepted: &str| {
+        let request = Request::builder().uri(path).header("accept-encoding", accepted);
+        let reply = operator.handle(request.body(Full::new(Bytes::new())).unwrap()).await;
+        let is_compressed = reply.headers().get("content-encoding").is_some_and(|coding| coding == "gzip");
+        assert_eq!(is_compressed, reply.headers().contains_key("vary"));
+        (is_compressed, reply.into_body().collect().await.unwrap().to_bytes())
+    };
+    let long = "/api/v1/query_range?query=queue&start=0&end=100&step=1";
+    let (is_compressed, plain) = ask(long, "identity").await;
+    assert!(!is_compressed && plain.len() > 1_024);
+    for accepted in ["gzip", "deflate, GZIP;q=0.5", "br, *"] {
+        let (is_compressed, short) = ask(long, accepted).await;
+        assert!(is_compressed && short.len() < plain.len(), "{accepted}");
+        let mut read = Vec::new();
+        flate2::read::GzDecoder::new(&*short).read_to_end(&mut read).unwrap();
+        assert_eq!(read, plain, "{accepted}");
+    }
+    for accepted in ["", "br", "gzip;q=0", "*;q=1, gzip; q=0.0"] {
+        assert_eq!(ask(long, accepted).await, (false, plain.clone()), "{accepted}");
+    }
+    assert!(!ask("/api/v1/query?query=1", "gzip").await.0, "a short answer stays as it is");
 }

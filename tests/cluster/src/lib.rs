@@ -1,7 +1,9 @@
 //! A Kubernetes to test on: embedded, or the real one built from pinned modules. One test body runs on both.
 
+mod eventually;
 mod nats;
 mod process;
+pub mod program;
 pub mod real;
 pub mod tools;
 
@@ -22,6 +24,7 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+pub use eventually::eventually;
 pub use nats::Nats;
 pub use process::{Running, free_ports, spawn};
 
@@ -42,7 +45,8 @@ impl fmt::Display for Flavor {
     }
 }
 
-/// A cluster with one process node. The program that starts one must offer `node::launch::main` as `pod-exec`.
+/// A cluster with one process node. The program that starts one must offer `node::launch::main` as `pod-exec`, as
+/// [`program::main`] does.
 pub struct Cluster {
     pub flavor: Flavor,
     control: Mutex<Option<Control>>,

@@ -2,10 +2,11 @@
 
 pub mod git_http;
 
-use std::{collections::BTreeMap, fmt::Debug, future::Future, time::Duration};
+use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use cluster::Cluster;
+pub use cluster::eventually;
 use k8s_openapi::{NamespaceResourceScope, api::core::v1::Pod};
 use kube::{
     Api, Resource, ResourceExt,
@@ -16,9 +17,6 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-
-/// Not a limit of speed: after this long nothing is going to happen any more, and a message is better than silence.
-const STUCK: Duration = Duration::from_secs(300);
 
 /// A namespace of its own on one of the clusters.
 pub struct Place<'a> {
@@ -81,27 +79,6 @@ impl<'a> Place<'a> {
             Ok(if text.trim().is_empty() { Ok(()) } else { Err(text) })
         })
         .await
-    }
-}
-
-/// Asks again until the answer is `Ok(Ok(_))`; `Ok(Err(_))` is what is seen meanwhile, for the message.
-pub async fn eventually<T, S: Debug, F>(what: impl AsRef<str>, mut ask: impl FnMut() -> F) -> Result<T>
-where
-    F: Future<Output = Result<Result<T, S>>>,
-{
-    let mut last_seen = None;
-    let attempts = async {
-        loop {
-            match ask().await? {
-                Ok(answer) => return Ok(answer),
-                Err(seen) => last_seen = Some(seen),
-            }
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    match tokio::time::timeout(STUCK, attempts).await {
-        Ok(result) => result,
-        Err(_) => bail!("stuck waiting for {}; last seen: {last_seen:#?}", what.as_ref()),
     }
 }
 

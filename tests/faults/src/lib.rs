@@ -5,6 +5,7 @@
 //! past, a watch loses or repeats events, the server refuses or is slow. A controller passes when the end state is
 //! that of an undisturbed run.
 
+pub mod trials;
 mod watch;
 mod world;
 
@@ -24,7 +25,8 @@ use http_body_util::{BodyExt, Full, combinators::UnsyncBoxBody};
 use kube::client::Body;
 use serde_json::json;
 
-pub use world::{RELIST_PERIOD, Start, World, eventually};
+pub use cluster::eventually;
+pub use world::{RELIST_PERIOD, Start, World};
 
 /// What goes wrong, and how often. The default is: nothing.
 #[derive(Clone, Debug, Default)]

@@ -1,8 +1,8 @@
 //! One API server, pods that become ready at once, and controllers that may die and are started again.
 
-use std::{fmt::Debug, future::Future, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use futures::future::BoxFuture;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -14,9 +14,6 @@ use tokio::{sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use crate::{Faults, Plan};
-
-/// Not a limit of speed: after this long nothing is going to happen any more, and a message is better than silence.
-const STUCK: Duration = Duration::from_secs(300);
 
 /// What a lost event costs the controllers at most.
 pub const RELIST_PERIOD: Duration = Duration::from_millis(300);
@@ -105,26 +102,5 @@ async fn make_pods_ready(client: Client, stop: CancellationToken) {
             }
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// Asks again until the answer is `Ok(Ok(_))`; `Ok(Err(_))` is what is seen meanwhile, for the message.
-pub async fn eventually<T, S: Debug, F>(what: impl AsRef<str>, mut ask: impl FnMut() -> F) -> Result<T>
-where
-    F: Future<Output = Result<std::result::Result<T, S>>>,
-{
-    let mut last_seen = None;
-    let attempts = async {
-        loop {
-            match ask().await? {
-                Ok(answer) => return Ok(answer),
-                Err(seen) => last_seen = Some(seen),
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    match tokio::time::timeout(STUCK, attempts).await {
-        Ok(result) => result,
-        Err(_) => bail!("stuck waiting for {}; last seen: {last_seen:#?}", what.as_ref()),
     }
 }

@@ -6,9 +6,11 @@ use std::{sync::Arc, time::Duration};
 use anyhow::Result;
 use api::function::Function;
 use controllers::function;
-use faults::{Faults, Plan, RELIST_PERIOD, Start, World, eventually};
+use faults::{
+    Faults, Plan, RELIST_PERIOD, Start, World, eventually,
+    trials::{self, Told, Undisturbed},
+};
 use futures::FutureExt;
-use http::StatusCode;
 use k8s_openapi::api::{
     apps::v1::Deployment,
     autoscaling::v2::HorizontalPodAutoscaler,
@@ -82,7 +84,7 @@ where
 }
 
 /// What the user does, and what is there in the end.
-async fn story(plans: Vec<Plan>) -> Result<(String, Vec<Faults>)> {
+async fn story(plans: Vec<Plan>) -> Told {
     let world = world(plans).await?;
     let functions: Api<Function> = Api::default_namespaced(world.client.clone());
     let patch = |name: &'static str, patch: Value| {
@@ -157,7 +159,7 @@ async fn end_state(world: &World, functions: &Api<Function>) -> Result<String> {
     Ok(lines.join(""))
 }
 
-async fn undisturbed() -> Result<(String, usize)> {
+async fn undisturbed() -> Result<Undisturbed> {
     let (state, lives) = story(Vec::new()).await?;
     assert_eq!(state.matches("  deployment").count(), 2, "one Deployment each:\n{state}");
     assert!(!state.contains("  hpa"), "{state}");
@@ -190,48 +192,22 @@ async fn few_writes_to_run_and_none_when_idle() -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_after_any_write() -> Result<()> {
-    let (expected, n_writes) = undisturbed().await?;
-    for n in 1..=n_writes {
-        let (state, lives) = story(vec![Plan { crash_after_write: Some(n), ..Plan::default() }]).await?;
-        // how many writes a run takes is partly chance: the last ones may not be reached
-        assert!(lives.len() > 1 || n > n_writes / 2, "the crash after write {n} never came");
-        assert_eq!(state, expected, "after a crash after write {n}");
-    }
-    Ok(())
+    trials::crash_after_any_write(story, undisturbed().await?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_life_that_starts_in_the_past() -> Result<()> {
-    let (expected, n_writes) = undisturbed().await?;
-    for n in (1..=n_writes).step_by(3) {
-        let crash = Plan { crash_after_write: Some(n), ..Plan::default() };
-        let stale = Plan { stale_lists: true, ..Plan::default() };
-        let (state, _) = story(vec![crash, stale]).await?;
-        assert_eq!(state, expected, "with stale lists after a crash after write {n}");
-    }
-    Ok(())
+    trials::new_life_that_starts_in_the_past(story, undisturbed().await?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_requests() -> Result<()> {
-    let (expected, _) = undisturbed().await?;
-    for status in [
-        StatusCode::CONFLICT,
-        StatusCode::GONE,
-        StatusCode::TOO_MANY_REQUESTS,
-        StatusCode::INTERNAL_SERVER_ERROR,
-    ] {
-        let (state, lives) = story(vec![Plan { refuse: Some((3, status)), ..Plan::default() }]).await?;
-        assert!(lives[0].refused() > 0);
-        assert_eq!(state, expected, "with every 3rd request answered {status}");
-    }
-    Ok(())
+    trials::refused_requests(story, undisturbed().await?, &[3]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_lost_repeated_and_late() -> Result<()> {
-    let (expected, _) = undisturbed().await?;
-    for plan in [
+    let plans = vec![
         Plan { lose_event: Some(2), ..Plan::default() },
         Plan { repeat_event: Some(1), ..Plan::default() },
         Plan {
@@ -240,9 +216,6 @@ async fn events_lost_repeated_and_late() -> Result<()> {
             delay: Duration::from_millis(5),
             ..Plan::default()
         },
-    ] {
-        let (state, _) = story(vec![plan.clone()]).await?;
-        assert_eq!(state, expected, "with {plan:?}");
-    }
-    Ok(())
+    ];
+    trials::disturbed_events(story, undisturbed().await?, plans).await
 }

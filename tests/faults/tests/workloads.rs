@@ -4,9 +4,11 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Result;
-use faults::{Faults, Plan, RELIST_PERIOD, Start, World, eventually};
+use faults::{
+    Faults, Plan, RELIST_PERIOD, Start, World, eventually,
+    trials::{self, Told, Undisturbed},
+};
 use futures::FutureExt;
-use http::StatusCode;
 use k8s_openapi::api::{
     apps::v1::{Deployment, ReplicaSet},
     core::v1::Pod,
@@ -28,7 +30,7 @@ async fn world(plans: Vec<Plan>) -> Result<World> {
 }
 
 /// What the user does, and what is there in the end.
-async fn story(plans: Vec<Plan>) -> Result<(String, Vec<Faults>)> {
+async fn story(plans: Vec<Plan>) -> Told {
     let world = world(plans).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(world.client.clone());
     let deployment = |name: &str| -> Result<Deployment> {
@@ -120,7 +122,7 @@ async fn end_state(deployments: &Api<Deployment>, sets: &Api<ReplicaSet>, pods: 
     Ok(lines.join("\n"))
 }
 
-async fn undisturbed() -> Result<(String, usize)> {
+async fn undisturbed() -> Result<Undisturbed> {
     let (state, lives) = story(Vec::new()).await?;
     let n_writes = lives.iter().map(Faults::writes).sum();
     assert!(
@@ -132,51 +134,22 @@ async fn undisturbed() -> Result<(String, usize)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_after_any_write() -> Result<()> {
-    let (expected, n_writes) = undisturbed().await?;
-    for n in 1..=n_writes {
-        let (state, lives) = story(vec![Plan { crash_after_write: Some(n), ..Plan::default() }]).await?;
-        // how many writes a run takes is partly chance: the last ones may not be reached
-        assert!(lives.len() > 1 || n > n_writes / 2, "the crash after write {n} never came");
-        assert_eq!(state, expected, "after a crash after write {n}");
-    }
-    Ok(())
+    trials::crash_after_any_write(story, undisturbed().await?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_life_that_starts_in_the_past() -> Result<()> {
-    let (expected, n_writes) = undisturbed().await?;
-    for n in (1..=n_writes).step_by(3) {
-        let crash = Plan { crash_after_write: Some(n), ..Plan::default() };
-        let stale = Plan { stale_lists: true, ..Plan::default() };
-        let (state, _) = story(vec![crash, stale]).await?;
-        assert_eq!(state, expected, "with stale lists after a crash after write {n}");
-    }
-    Ok(())
+    trials::new_life_that_starts_in_the_past(story, undisturbed().await?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn refused_requests() -> Result<()> {
-    let (expected, _) = undisturbed().await?;
-    for status in [
-        StatusCode::CONFLICT,
-        StatusCode::GONE,
-        StatusCode::TOO_MANY_REQUESTS,
-        StatusCode::INTERNAL_SERVER_ERROR,
-    ] {
-        for every in [3, 7] {
-            let (state, lives) =
-                story(vec![Plan { refuse: Some((every, status)), ..Plan::default() }]).await?;
-            assert!(lives[0].refused() > 0);
-            assert_eq!(state, expected, "with every {every}th request answered {status}");
-        }
-    }
-    Ok(())
+    trials::refused_requests(story, undisturbed().await?, &[3, 7]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_lost_repeated_and_late() -> Result<()> {
-    let (expected, _) = undisturbed().await?;
-    for plan in [
+    let plans = vec![
         Plan { lose_event: Some(2), ..Plan::default() },
         Plan { lose_event: Some(5), ..Plan::default() },
         Plan { repeat_event: Some(1), ..Plan::default() },
@@ -187,9 +160,6 @@ async fn events_lost_repeated_and_late() -> Result<()> {
             delay: Duration::from_millis(5),
             ..Plan::default()
         },
-    ] {
-        let (state, _) = story(vec![plan.clone()]).await?;
-        assert_eq!(state, expected, "with {plan:?}");
-    }
-    Ok(())
+    ];
+    trials::disturbed_events(story, undisturbed().await?, plans).await
 }

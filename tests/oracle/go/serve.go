@@ -26,6 +26,7 @@ import (
 // nothing is what a Prometheus without targets, rules and alertmanagers retrieves.
 type nothing struct{}
 
+func (nothing) ScrapePools() []string                                 { return []string{} }
 func (nothing) TargetsActive() map[string][]*scrape.Target            { return nil }
 func (nothing) TargetsDropped() map[string][]*scrape.Target           { return nil }
 func (nothing) TargetsDroppedCounts() map[string]int                  { return map[string]int{} }
@@ -35,18 +36,28 @@ func (nothing) AlertingRules() []*rules.AlertingRule                  { return n
 func (nothing) Alertmanagers() []*url.URL                             { return nil }
 func (nothing) DroppedAlertmanagers() []*url.URL                      { return nil }
 
+// described is the database with what Prometheus's own main adds to it.
+type described struct{ *tsdb.DB }
+
+func (d described) Stats(label string, limit int) (*tsdb.Stats, error) {
+	return d.Head().Stats(label, limit), nil
+}
+func (d described) WALReplayStatus() (tsdb.WALReplayStatus, error) { return tsdb.WALReplayStatus{}, nil }
+func (d described) BlockMetas() ([]tsdb.BlockMeta, error)          { return d.DB.BlockMetas(), nil }
+
 func serveHTTP(engine *promql.Engine, db *tsdb.DB, queryParser parser.Parser) {
 	ready := func(f http.HandlerFunc) http.HandlerFunc { return f }
 	api := v1.NewAPI(
 		engine, db, nil, nil, db,
-		func(context.Context) v1.ScrapePoolsRetriever { return nil },
+		func(context.Context) v1.ScrapePoolsRetriever { return nothing{} },
 		func(context.Context) v1.TargetRetriever { return nothing{} },
 		func(context.Context) v1.AlertmanagerRetriever { return nothing{} },
 		func() config.Config { return config.Config{} },
-		map[string]string{}, v1.GlobalURLOptions{}, ready, nil, "", false, false, 0,
+		map[string]string{}, v1.GlobalURLOptions{}, ready, described{db}, "", false, false, 0,
 		slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		func(context.Context) v1.RulesRetriever { return nothing{} },
-		0, 0, 0, false, regexp.MustCompile(".*"), nil, &v1.PrometheusVersion{}, nil, nil,
+		0, 0, 0, false, regexp.MustCompile(".*"),
+		func() (v1.RuntimeInfo, error) { return v1.RuntimeInfo{}, nil }, &v1.PrometheusVersion{}, nil, nil,
 		prometheus.NewRegistry(), prometheus.NewRegistry(), nil, false, nil, false, false, false, false, 0, false,
 		false, nil, features.NewRegistry(), v1.OpenAPIOptions{}, queryParser,
 	)

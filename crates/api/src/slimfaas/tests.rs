@@ -1,7 +1,4 @@
-use std::time::Duration;
-
 use expect_test::{Expect, expect};
-use proptest::prelude::*;
 
 use super::*;
 
@@ -314,63 +311,4 @@ fn the_guide() {
     assert!(scale.triggers[0].query.contains(r#"{namespace="shop",job="cart"}"#), "{scale:?}");
     assert_eq!(scale.replica_max, Some(20));
     assert_eq!(settings.scaling.timeout_seconds, 300);
-}
-
-fn any_annotation() -> impl Strategy<Value = (String, String)> {
-    const NAMES: [&str; 14] = [
-        "Function",
-        "ReplicasMin",
-        "ReplicasAtStart",
-        "TimeoutSecondBeforeSetReplicasMin",
-        "DependsOn",
-        "Schedule",
-        "Scale",
-        "Configuration",
-        "NumberParallelRequest",
-        "SubscribeEvents",
-        "DefaultVisibility",
-        "PathsStartWithVisibility",
-        "DefaultTrust",
-        "Unheard-of",
-    ];
-    let value = prop_oneof![
-        ".{0,40}",
-        "-?[0-9]{0,25}",
-        r#"\{"(Triggers|Default|ReplicaMax|DefaultSync)":(null|\[\]|\{\}|-?[0-9]{1,20}|"x")\}"#,
-        r#"\{"Triggers":\[\{"Query":".{0,20}","Threshold":-?[0-9]{1,4}\}\]\}"#,
-        r#"[\[\]{}",:a-z]{0,30}"#,
-    ];
-    (prop::sample::select(&NAMES[..]).prop_map(|name| format!("{PREFIX}{name}")), value)
-}
-
-proptest! {
-    #![proptest_config(repeatable::cases(512))]
-
-    /// Whatever stands in one annotation, the others mean what they meant without it.
-    #[test]
-    fn one_annotation_harms_only_itself((name, value) in any_annotation()) {
-        let mut given = annotations(&[
-            ("Function", "true"),
-            ("ReplicasMin", "2"),
-            ("Configuration", r#"{"DefaultSync":{"HttpTimeout":5}}"#),
-            ("DependsOn", "mysql"),
-        ]);
-        given.insert(name.clone(), value);
-        if let Some((settings, problems)) = read("shop", "cart", Some(&given), None) {
-            if name != "SlimFaas/ReplicasMin" {
-                prop_assert_eq!(settings.scaling.min, 2);
-            }
-            if name != "SlimFaas/Configuration" {
-                prop_assert_eq!(settings.sync_timeout, Duration::from_secs(5));
-            }
-            if name != "SlimFaas/DependsOn" {
-                prop_assert_eq!(&*settings.depends_on[0], "mysql");
-            }
-            for problem in problems {
-                prop_assert_eq!(&*problem.annotation, name.as_str());
-            }
-        } else {
-            prop_assert_eq!(name.as_str(), "SlimFaas/Function");
-        }
-    }
 }

@@ -24,6 +24,7 @@ pub(crate) enum ErrorType {
     Execution,
     Timeout,
     Internal,
+    Unavailable,
 }
 
 #[derive(Debug)]
@@ -53,6 +54,11 @@ impl Answer {
     pub(crate) fn remark(mut self, annotations: &promql::Annotations) -> Self {
         self.warnings = shown(annotations.warnings(), "warning");
         self.infos = shown(annotations.infos(), "info");
+        self
+    }
+
+    pub(crate) fn warn(mut self, warning: Option<String>) -> Self {
+        self.warnings.extend(warning);
         self
     }
 
@@ -105,6 +111,7 @@ impl ApiError {
             ErrorType::Execution => (StatusCode::UNPROCESSABLE_ENTITY, "execution"),
             ErrorType::Timeout => (StatusCode::SERVICE_UNAVAILABLE, "timeout"),
             ErrorType::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
+            ErrorType::Unavailable => (StatusCode::INTERNAL_SERVER_ERROR, "unavailable"),
         };
         reply::json(status, &json!({ "status": "error", "errorType": kind, "error": self.message }))
     }

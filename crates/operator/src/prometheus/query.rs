@@ -3,13 +3,14 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use metrics::Millis;
-use promql::{Engine, Labels, MetricNames, Options, Plan, Point, Steps, Value, parse};
-use serde_json::json;
+use metrics::{Millis, Store};
+use promql::{Engine, Labels, MetricNames, Options, Plan, Point, QueryResult, Steps, Value, parse};
+use serde_json::{Value as Json, json};
 
 use super::answer::{Answer, ApiError, Result, said};
 use crate::form::Form;
 use crate::operator::Shared;
+use crate::run::Turn;
 
 /// As many points per series as Prometheus gives out.
 const MAX_POINTS: i64 = 11_000;
@@ -21,10 +22,10 @@ pub(super) async fn instant(shared: &Shared, form: &Form) -> Result<Answer> {
     let engine = engine(form)?;
     let plan = planned(shared, form)?;
     let time = time.unwrap_or_else(|| shared.clock.now());
-    let run = move |turn: crate::run::Turn<'_>| engine.query_instant(&plan, turn.store, time, turn.limits);
-    let result = shared.runner.run(timeout, run).await?;
-    let (data, is_truncated) = written(result.value, time, limit);
-    Ok(Answer::written(data).remark(&result.annotations).truncated(is_truncated))
+    run(shared, form, timeout, time, limit, move |store, limits| {
+        engine.query_instant(&plan, store, time, limits)
+    })
+    .await
 }
 
 pub(super) async fn range(shared: &Shared, form: &Form) -> Result<Answer> {
@@ -49,14 +50,57 @@ pub(super) async fn range(shared: &Shared, form: &Form) -> Result<Answer> {
     let engine = engine(form)?;
     let plan = planned(shared, form)?;
     let steps = Steps { start, end, step };
-    let run = move |turn: crate::run::Turn<'_>| {
+    run(shared, form, timeout, end, limit, move |store, limits| {
         // The last of 11,000 intervals ends in one step more.
-        let limits = promql::Limits { steps: MAX_POINTS as u64 + 1, ..turn.limits };
-        engine.query_range(&plan, turn.store, steps, limits)
-    };
-    let result = shared.runner.run(timeout, run).await?;
-    let (data, is_truncated) = written(result.value, end, limit);
-    Ok(Answer::written(data).remark(&result.annotations).truncated(is_truncated))
+        let limits = promql::Limits { steps: MAX_POINTS as u64 + 1, ..limits };
+        engine.query_range(&plan, store, steps, limits)
+    })
+    .await
+}
+
+/// `time` is that of a text, which has none of its own.
+async fn run(
+    shared: &Shared,
+    form: &Form,
+    timeout: Option<Millis>,
+    time: Millis,
+    limit: Option<usize>,
+    evaluate: impl FnOnce(&Store, promql::Limits<'_>) -> promql::Result<QueryResult> + Send + 'static,
+) -> Result<Answer> {
+    let asked = shared.clock.now();
+    let on_turn = |turn: Turn<'_>| Ok((evaluate(turn.store, turn.limits)?, turn.waited));
+    let (result, waited) = shared.runner.run(timeout, on_turn).await?;
+    let (mut data, is_truncated) = written(result.value, time, limit);
+    let wanted = form.get("stats");
+    if !wanted.is_empty() {
+        let stats = stats(waited, shared.clock.now() - asked);
+        let _ = write!(data, r#","stats":{stats}"#);
+    }
+    data.push('}');
+    let answer = Answer::written(data).remark(&result.annotations).truncated(is_truncated);
+    Ok(answer.warn(odd_stats(wanted)))
+}
+
+/// How long it took, in seconds. Samples are left out: how Prometheus counts them follows from how its engine works.
+fn stats(waited: Millis, total: Millis) -> Json {
+    let seconds = |millis: Millis| millis as f64 / 1000.0;
+    json!({ "timings": {
+        "evalTotalTime": seconds(total - waited),
+        "resultSortTime": 0.0,
+        "queryPreparationTime": 0.0,
+        "innerEvalTime": seconds(total - waited),
+        "execQueueTime": seconds(waited),
+        "execTotalTime": seconds(total),
+    } })
+}
+
+fn odd_stats(wanted: &str) -> Option<String> {
+    let is_odd = !["", "true", "all"].contains(&wanted);
+    is_odd.then(|| {
+        format!(
+            "value {wanted:?} for parameter \"stats\" is deprecated and will be rejected in the next major release, use \"true\" or \"all\""
+        )
+    })
 }
 
 /// Targets' exemplars are not kept.
@@ -96,7 +140,7 @@ fn planned(shared: &Shared, form: &Form) -> Result<Arc<Plan>> {
     Ok(plan)
 }
 
-/// `{"resultType": …, "result": …}`, and whether results were left out.
+/// `{"resultType": …, "result": …`, to be closed, and whether results were left out.
 fn written(value: Value, time: Millis, limit: Option<usize>) -> (String, bool) {
     let cut = |len: usize| limit.filter(|limit| len > *limit);
     let mut out = String::new();
@@ -141,7 +185,6 @@ fn written(value: Value, time: Millis, limit: Option<usize>) -> (String, bool) {
             out.push(']');
         }
     }
-    out.push('}');
     (out, is_truncated)
 }
 

@@ -1,5 +1,7 @@
 //! What a Prometheus says of itself.
 
+use std::collections::BTreeSet;
+
 use metrics::Millis;
 use metrics::scrape::TargetStatus;
 use serde_json::{Value as Json, json};
@@ -20,6 +22,36 @@ pub(super) fn build_info() -> Answer {
         "buildDate": "",
         "goVersion": "",
     }))
+}
+
+/// What a process of Go would say of itself is nothing here.
+pub(super) fn runtime_info(shared: &Shared) -> Answer {
+    let started = shown_time(shared.started);
+    Answer::new(json!({
+        "startTime": started,
+        "CWD": "",
+        "hostname": "",
+        "serverTime": shown_time(shared.clock.now()),
+        "reloadConfigSuccess": true,
+        "lastConfigTime": started,
+        "corruptionCount": 0,
+        "goroutineCount": 0,
+        "GOMAXPROCS": 0,
+        "GOMEMLIMIT": 0,
+        "GOGC": "",
+        "GODEBUG": "",
+        "storageRetention": format!("{}s", shared.database.store().options().retention / 1000),
+    }))
+}
+
+pub(super) fn scrape_pools(shared: &Shared) -> Answer {
+    let scraped = shared.scraper().map(|scraper| scraper.status()).unwrap_or_default();
+    let pools: BTreeSet<&str> = scraped.iter().map(|target| &*target.group).collect();
+    Answer::new(json!({ "scrapePools": pools }))
+}
+
+fn shown_time(millis: Millis) -> String {
+    jiff::Timestamp::from_millisecond(millis).unwrap_or_default().to_string()
 }
 
 /// Help texts and types are read over when targets are scraped.
@@ -65,7 +97,7 @@ fn target(status: &TargetStatus) -> Json {
         "scrapeUrl": status.url,
         "globalUrl": status.url,
         "lastError": status.error.clone().unwrap_or_default(),
-        "lastScrape": jiff::Timestamp::from_millisecond(status.last_scrape).unwrap_or_default().to_string(),
+        "lastScrape": shown_time(status.last_scrape),
         "lastScrapeDuration": status.duration_millis as f64 / 1000.0,
         "health": if status.error.is_none() { "up" } else { "down" },
         "scrapeInterval": status.interval_millis.map(seconds).unwrap_or_default(),

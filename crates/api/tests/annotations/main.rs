@@ -1,0 +1,124 @@
+//! Annotations of all kinds, most of them spoilt: each turns off its own feature at most, and the reason names it.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
+
+mod law;
+
+use api::slimfaas::{Annotations, PREFIX, Settings, names, read};
+use proptest::prelude::*;
+
+/// Every annotation, with a value that it takes.
+const GOOD: [(&str, &str); 16] = [
+    ("Function", "true"),
+    ("ReplicasMin", "2"),
+    ("ReplicasAtStart", "3"),
+    ("TimeoutSecondBeforeSetReplicasMin", "60"),
+    ("DependsOn", r#"["mysql","queue"]"#),
+    (
+        "Schedule",
+        r#"{"TimeZoneID":"Europe/Paris","Default":{"WakeUp":["08:00"],"ScaleDownTimeout":[{"Time":"19:00","Value":300}]}}"#,
+    ),
+    (
+        "Scale",
+        r#"{"ReplicaMax":20,"ScrapeIntervalMilliseconds":2000,"Triggers":[{"MetricType":"AverageValue","Query":"sum(rate(x{job=\"${app}\"}[1m]))","Threshold":0.5}],"Behavior":{"ScaleUp":{"StabilizationWindowSeconds":0,"Policies":[{"Type":"Pods","Value":4,"PeriodSeconds":15}]}}}"#,
+    ),
+    ("ReplicasStartAsSoonAsOneFunctionRetrieveARequest", "true"),
+    ("NumberParallelRequest", "4"),
+    ("NumberParallelRequestPerPod", "5"),
+    (
+        "Configuration",
+        r#"{"DefaultSync":{"HttpTimeout":5},"DefaultAsync":{"HttpTimeout":7,"TimeoutRetries":[1,2],"HttpStatusRetries":[429]}}"#,
+    ),
+    ("SubscribeEvents", "made,Private:paid,Public:sent"),
+    ("DefaultVisibility", "Private"),
+    ("PathsStartWithVisibility", "Private:/admin,/open"),
+    ("DefaultTrust", "Untrusted"),
+    ("DefaultTrusted", "Untrusted"),
+];
+
+const UNKNOWN: [&str; 3] = ["ReplicaMin", "Job", "schedule"];
+
+/// What to put where a number or a word stands.
+const HOSTILE: [&str; 14] = [
+    "-1",
+    "-99999999999999999999",
+    "99999999999999999999",
+    "2147483648",
+    "4294967296",
+    "1e999",
+    "-0.0",
+    "NaN",
+    "null",
+    "[]",
+    "{}",
+    "Mars/Olympus",
+    "25:61",
+    "\u{0}",
+];
+
+/// A good value, spoilt at one of its words.
+fn spoilt() -> impl Strategy<Value = String> {
+    let good = prop::sample::select(&GOOD[..]).prop_map(|(_, value)| value);
+    (good, any::<prop::sample::Index>(), prop::sample::select(&HOSTILE[..]), 0..3).prop_map(
+        |(good, place, hostile, how)| {
+            let is_in_word = |at: usize| good.as_bytes()[at].is_ascii_alphanumeric();
+            let starts: Vec<usize> =
+                (0..good.len()).filter(|at| is_in_word(*at) && (*at == 0 || !is_in_word(at - 1))).collect();
+            let start = starts[place.index(starts.len())];
+            let end = (start..good.len()).find(|at| !is_in_word(*at)).unwrap_or(good.len());
+            match how {
+                0 => good[..start].to_owned(),
+                1 => format!("{}{hostile}{}", &good[..start], &good[end..]),
+                _ => format!("{}{hostile}{}", &good[..start], &good[start..]),
+            }
+        },
+    )
+}
+
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        4 => spoilt(),
+        2 => prop::sample::select(&GOOD[..]).prop_map(|(_, value)| value.to_owned()),
+        1 => prop::sample::select(&HOSTILE[..]).prop_map(str::to_owned),
+        1 => ".{0,40}",
+        1 => r#"[\[\]{}",:a-z0-9-]{0,30}"#,
+        1 => (1..2_000usize).prop_map(|depth| "[".repeat(depth)),
+    ]
+}
+
+/// Some annotations keep their good value, so that there is something to harm.
+fn annotation() -> impl Strategy<Value = (String, String)> {
+    let good = prop::sample::select(&GOOD[..]).prop_map(|(name, value)| (name, value.to_owned()));
+    let names: Vec<&str> = GOOD.iter().map(|(name, _)| *name).chain(UNKNOWN).collect();
+    let any = (prop::sample::select(names), value());
+    prop_oneof![good, any].prop_map(|(name, value)| (format!("{PREFIX}{name}"), value))
+}
+
+fn annotations(most: usize) -> impl Strategy<Value = Annotations> {
+    prop::collection::vec(annotation(), 0..=most).prop_map(|pairs| pairs.into_iter().collect())
+}
+
+proptest! {
+    #![proptest_config(repeatable::cases(2_048))]
+
+    #[test]
+    fn each_harms_only_itself(template in annotations(10), object in annotations(3)) {
+        law::each_harms_only_itself(&template, &object);
+    }
+}
+
+/// Else there would be nothing to harm.
+#[test]
+fn good_values_are_taken_and_are_not_the_defaults() {
+    let mut all: Vec<&str> = GOOD.iter().map(|(name, _)| *name).collect();
+    let mut known: Vec<&str> = names().collect();
+    all.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(all, known);
+    for (name, value) in GOOD {
+        let pairs = [("Function", "true"), (name, value)];
+        let given: Annotations = pairs.map(|(name, value)| (format!("{PREFIX}{name}"), value.into())).into();
+        let (settings, problems) = read("shop", "cart", Some(&given), None).unwrap();
+        assert_eq!(problems, [], "{name}");
+        assert_eq!(settings == Settings::default(), name == "Function", "{name}: {settings:?}");
+    }
+}

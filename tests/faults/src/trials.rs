@@ -1,0 +1,81 @@
+//! A story told again under each kind of fault: its end must be that of the undisturbed one.
+//!
+//! A story is what the user does; it returns the end state and the lives that the controllers had.
+
+use anyhow::{Result, ensure};
+use http::StatusCode;
+
+use crate::{Faults, Plan};
+
+pub type Told = Result<(String, Vec<Faults>)>;
+
+/// The end state without faults, and the writes that it took.
+pub type Undisturbed = (String, usize);
+
+pub async fn crash_after_any_write(
+    story: impl AsyncFn(Vec<Plan>) -> Told,
+    (expected, n_writes): Undisturbed,
+) -> Result<()> {
+    for n in 1..=n_writes {
+        let (state, lives) = story(vec![crash_after(n)]).await?;
+        // how many writes a run takes is partly chance: the last ones may not be reached
+        ensure!(lives.len() > 1 || n > n_writes / 2, "the crash after write {n} never came");
+        same(&state, &expected, format!("after a crash after write {n}"))?;
+    }
+    Ok(())
+}
+
+pub async fn new_life_that_starts_in_the_past(
+    story: impl AsyncFn(Vec<Plan>) -> Told,
+    (expected, n_writes): Undisturbed,
+) -> Result<()> {
+    for n in (1..=n_writes).step_by(3) {
+        let stale = Plan { stale_lists: true, ..Plan::default() };
+        let (state, _) = story(vec![crash_after(n), stale]).await?;
+        same(&state, &expected, format!("with stale lists after a crash after write {n}"))?;
+    }
+    Ok(())
+}
+
+/// Refuses each n-th request, for each n of `every`.
+pub async fn refused_requests(
+    story: impl AsyncFn(Vec<Plan>) -> Told,
+    (expected, _): Undisturbed,
+    every: &[usize],
+) -> Result<()> {
+    for status in [
+        StatusCode::CONFLICT,
+        StatusCode::GONE,
+        StatusCode::TOO_MANY_REQUESTS,
+        StatusCode::INTERNAL_SERVER_ERROR,
+    ] {
+        for every in every {
+            let refusing = Plan { refuse: Some((*every, status)), ..Plan::default() };
+            let (state, lives) = story(vec![refusing]).await?;
+            ensure!(lives[0].refused() > 0, "no request was refused with {status}");
+            same(&state, &expected, format!("with every {every}th request answered {status}"))?;
+        }
+    }
+    Ok(())
+}
+
+pub async fn disturbed_events(
+    story: impl AsyncFn(Vec<Plan>) -> Told,
+    (expected, _): Undisturbed,
+    plans: Vec<Plan>,
+) -> Result<()> {
+    for plan in plans {
+        let (state, _) = story(vec![plan.clone()]).await?;
+        same(&state, &expected, format!("with {plan:?}"))?;
+    }
+    Ok(())
+}
+
+fn crash_after(n: usize) -> Plan {
+    Plan { crash_after_write: Some(n), ..Plan::default() }
+}
+
+fn same(state: &str, expected: &str, when: String) -> Result<()> {
+    ensure!(state == expected, "another end {when}:\n{state}\nexpected:\n{expected}");
+    Ok(())
+}
