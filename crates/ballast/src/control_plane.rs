@@ -78,6 +78,7 @@ pub enum Leadership {
 pub struct ControlPlane {
     pub gateway: SocketAddr,
     pub operator: SocketAddr,
+    view: watch::Receiver<Arc<catalog::View>>,
     stop_serving: CancellationToken,
     served: Vec<JoinHandle<()>>,
     stop: CancellationToken,
@@ -177,7 +178,7 @@ impl ControlPlane {
         tasks.spawn(demand::run(
             demand::Parts {
                 client,
-                view,
+                view: view.clone(),
                 activity,
                 database,
                 scraped,
@@ -202,12 +203,19 @@ impl ControlPlane {
         Ok(ControlPlane {
             gateway: gateway_addr,
             operator: operator_addr,
+            view,
             stop_serving,
             served: vec![gateway_task, operator_task],
             stop,
             roles: keeping,
             tasks,
         })
+    }
+
+    /// Until the functions of the cluster are known: before, a call is told to come again.
+    pub async fn known(&self) {
+        // the sender ends with this node
+        let _ = self.view.clone().wait_for(|view| view.complete).await;
     }
 
     /// Lets calls under way end, then gives back the roles.

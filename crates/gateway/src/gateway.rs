@@ -207,7 +207,7 @@ impl Gateway {
                     self.activity().touch(&upstream.name);
                     reply::empty(StatusCode::NO_CONTENT)
                 }
-                None => reply::unknown_function(name),
+                None => self.no_function(name),
             },
             Route::WakeAll => {
                 for upstream in self.table().all() {
@@ -235,7 +235,7 @@ impl Gateway {
         headers: &HeaderMap,
     ) -> Result<(Arc<Upstream>, Uri), Response<Body>> {
         let for_pod = for_pod(path, uri)?;
-        let upstream = self.table().get(name).ok_or_else(|| reply::unknown_function(name))?;
+        let upstream = self.table().get(name).ok_or_else(|| self.no_function(name))?;
         let state = upstream.state();
         let settings = &state.function.settings;
         let visibility = if settings.path_visibility.is_empty() {
@@ -248,6 +248,14 @@ impl Gateway {
         } else {
             Err(reply::unknown_function(name))
         }
+    }
+
+    /// Before the cluster has told which functions there are, nobody knows that this is none.
+    pub(crate) fn no_function(&self, name: &str) -> Response<Body> {
+        if self.catalog().is_filled() {
+            return reply::unknown_function(name);
+        }
+        Refusal::Unavailable.reply("the functions of the cluster are not known yet: try again")
     }
 
     /// What became of the calls of a private function is as private as the function.

@@ -69,7 +69,7 @@ pub(crate) fn all(gateway: &Gateway) -> Response<Body> {
 pub(crate) fn one(gateway: &Gateway, name: &str) -> Response<Body> {
     match gateway.catalog().get(name) {
         Some(function) => reply::json(StatusCode::OK, &status(gateway, &function)),
-        None => reply::unknown_function(name),
+        None => gateway.no_function(name),
     }
 }
 
@@ -233,6 +233,8 @@ async fn readiness(gateway: &Gateway) -> Result<(), String> {
 }
 
 pub(crate) fn metrics(gateway: &Gateway) -> Response<Body> {
+    // What is gone is not shown any more.
+    gateway.table().catch_up();
     let mut page = String::new();
     render(&gateway.metrics().families(), &mut page);
     if let Some(more) = &gateway.hooks().metrics {

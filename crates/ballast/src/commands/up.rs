@@ -101,10 +101,11 @@ impl Up {
             () = stop.received() => Ok(false),
         };
         if matches!(started, Ok(true)) {
-            let plane = self.control_plane(client.clone(), &data_dir).await?;
             if is_new && !self.no_demo {
                 demo::install(&client, NAMESPACE).await?;
             }
+            let plane = self.control_plane(client.clone(), &data_dir).await?;
+            plane.known().await;
             let running = Running {
                 api: format!("https://{}", listener.addr),
                 gateway: format!("http://{}", plane.gateway),

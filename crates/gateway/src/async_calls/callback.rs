@@ -19,7 +19,7 @@ use super::{
 use crate::{
     body::Body,
     gateway::Gateway,
-    reply::{self, Refusal, unknown_function},
+    reply::{self, Refusal},
 };
 
 /// Keys that tell the node that waits of a callback that came to another one.
@@ -39,7 +39,7 @@ pub(crate) struct Waiting {
 
 /// `success` in whichever case counts as status 200, anything else as 500.
 pub(crate) async fn callback(gateway: &Gateway, name: &str, id: &str, status: &str) -> Response<Body> {
-    let Some(upstream) = gateway.table().get(name) else { return unknown_function(name) };
+    let Some(upstream) = gateway.table().get(name) else { return gateway.no_function(name) };
     let unknown = || Refusal::NotFound.reply(format_args!("{name} has no call {id} to call back for"));
     let (attempt, ticket) = match gateway.store().find(name, id).await {
         Ok(Some(Place::InFlight { attempt, ticket })) => (attempt, ticket),

@@ -7,7 +7,7 @@ use super::{record::Head, refused_by_store};
 use crate::{
     body::Body,
     gateway::Gateway,
-    reply::{self, Refusal, unknown_function},
+    reply::{self, Refusal},
 };
 
 pub(crate) async fn dead(
@@ -17,7 +17,7 @@ pub(crate) async fn dead(
     id: Option<&str>,
     replay: bool,
 ) -> Response<Body> {
-    let Some(upstream) = gateway.table().get(name) else { return unknown_function(name) };
+    let Some(upstream) = gateway.table().get(name) else { return gateway.no_function(name) };
     let changed = match (id, replay) {
         (Some(id), true) => gateway.store().replay(name, id).await,
         (Some(id), false) if method == Method::DELETE => gateway.store().bury(name, id).await,

@@ -142,6 +142,20 @@ async fn what_cannot_wake_is_refused_at_once() {
     }
 }
 
+/// A node that has just started must not say that a function is missing.
+#[tokio::test]
+async fn before_the_functions_are_known_none_is_missing() {
+    let rig = Rig::new().await;
+    for path in ["/function/fib", "/async-function/fib", "/status-function/fib", "/wake-function/fib"] {
+        let answer = rig.get(path).await;
+        assert_eq!(answer.status(), 503, "{path}");
+        assert_eq!(header_of(&answer, "ballast-error"), Some("unavailable"));
+        assert!(header_of(&answer, "retry-after").is_some());
+    }
+    rig.functions([]);
+    assert_eq!(rig.get("/function/fib").await.status(), 404);
+}
+
 #[tokio::test]
 async fn a_function_that_is_deleted_answers_those_who_wait() {
     let rig = Rig::new().await;
