@@ -8,6 +8,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod autoscaled;
 pub mod catalog;
 pub mod crds;
 pub mod demand;

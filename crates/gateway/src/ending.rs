@@ -2,9 +2,9 @@
 
 use std::{
     future::poll_fn,
-    pin::pin,
+    pin::{Pin, pin},
     sync::atomic::{AtomicBool, Ordering},
-    task::{Context, Poll},
+    task::Poll,
 };
 
 use tokio_util::sync::CancellationToken;
@@ -37,15 +37,16 @@ impl Ending {
         &self.ended
     }
 
-    /// Polls a connection to its end; once the gateway is ending, with a request to finish. None if the gateway has
+    /// Polls a connection to its end; once the gateway is ending, after telling it to `finish`. None if the gateway has
     /// ended before.
     ///
     /// The tokens are polled at first, so that they wake this task, and then only once there is something to see: a
     /// connection is polled several times for each call, and all share the tokens' locks.
-    pub(crate) async fn govern<T>(
+    pub(crate) async fn govern<C: Future>(
         &self,
-        mut connection: impl FnMut(&mut Context<'_>, bool) -> Poll<T>,
-    ) -> Option<T> {
+        mut connection: Pin<&mut C>,
+        finish: impl Fn(Pin<&mut C>),
+    ) -> Option<C::Output> {
         let (mut begun, mut ended) = (pin!(self.begun.cancelled()), pin!(self.ended.cancelled()));
         let (mut is_first, mut is_told) = (true, false);
         poll_fn(|cx| {
@@ -55,10 +56,10 @@ impl Ending {
                 }
                 if !is_told && begun.as_mut().poll(cx).is_ready() {
                     is_told = true;
-                    return connection(cx, true).map(Some);
+                    finish(connection.as_mut());
                 }
             }
-            connection(cx, false).map(Some)
+            connection.as_mut().poll(cx).map(Some)
         })
         .await
     }

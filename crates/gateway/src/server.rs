@@ -114,17 +114,9 @@ pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr)
             .serve_connection(io, service);
         // Boxed: it is much larger than the other, and seldom.
         let mut connection = Box::pin(connection);
-        gateway
-            .ending()
-            .govern(|cx, is_ending| {
-                if is_ending {
-                    connection.as_mut().graceful_shutdown();
-                }
-                connection.as_mut().poll(cx)
-            })
-            .await
+        gateway.ending().govern(connection.as_mut(), |connection| connection.graceful_shutdown()).await
     } else {
-        let mut connection = pin!(
+        let connection = pin!(
             http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(options.head_timeout)
@@ -133,15 +125,7 @@ pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr)
                 .serve_connection(io, service)
                 .with_upgrades()
         );
-        gateway
-            .ending()
-            .govern(|cx, is_ending| {
-                if is_ending {
-                    connection.as_mut().graceful_shutdown();
-                }
-                connection.as_mut().poll(cx)
-            })
-            .await
+        gateway.ending().govern(connection, |connection| connection.graceful_shutdown()).await
     };
     if let Some(Err(error)) = result {
         tracing::debug!(%error, "a connection ended early");

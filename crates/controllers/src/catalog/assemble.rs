@@ -24,6 +24,7 @@ use metrics::scrape::Endpoint;
 use promql::Labels;
 
 use super::{FUNCTION, View, Watched, members};
+use crate::autoscaled::scales;
 
 pub struct Assembler {
     namespace: Arc<str>,
@@ -56,6 +57,7 @@ impl Assembler {
 
     pub fn assemble(&mut self, watched: &Watched) -> View {
         let members = members::by_workload(&watched.pods);
+        let autoscalers = by_target(&watched.autoscalers);
         let workloads = workloads(watched);
         self.known.retain(|(kind, name), _| {
             workloads.iter().any(|w| w.kind == *kind && w.meta.name.as_deref() == Some(name))
@@ -112,7 +114,11 @@ impl Assembler {
                     "not scaled on demand, because spec.scaleConfig scales it: remove one of the two";
                 problems.push(Problem { annotation: slimfaas::PREFIX.into(), message: message.into() });
             } else {
-                autoscaler = autoscaler_of(&watched.autoscalers, workload);
+                let candidates = autoscalers.get(&*name).into_iter().flatten();
+                let of_it = candidates.filter(|autoscaler| scales(autoscaler, &workload.kind, &name));
+                // Whoever made it; the first by name if there are several.
+                let first = of_it.filter_map(|autoscaler| autoscaler.metadata.name.as_deref()).min();
+                autoscaler = first.map(Arc::<str>::from);
                 if let Some(autoscaler) = &autoscaler {
                     let message = format!(
                         "HorizontalPodAutoscaler {autoscaler} scales it too, so SlimFaas/Scale and SlimFaas/ReplicasMin \
@@ -240,20 +246,13 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
     all
 }
 
-/// Whoever made it; the first by name if there are several.
-fn autoscaler_of(all: &[Arc<HorizontalPodAutoscaler>], workload: &Workload<'_>) -> Option<Arc<str>> {
-    let scales = |autoscaler: &&Arc<HorizontalPodAutoscaler>| {
-        let target = &autoscaler.spec.scale_target_ref;
-        let group = target.api_version.as_deref().and_then(|version| version.split_once('/'));
-        target.kind == *workload.kind.kind
-            && Some(&target.name) == workload.meta.name.as_ref()
-            && group.is_some_and(|(group, _)| group == &*workload.kind.group)
-    };
-    all.iter()
-        .filter(scales)
-        .filter_map(|autoscaler| autoscaler.metadata.name.as_deref())
-        .min()
-        .map(Arc::from)
+/// Autoscalers by the name of what they scale, so that each is looked at once and not for every workload.
+fn by_target(all: &[Arc<HorizontalPodAutoscaler>]) -> HashMap<&str, Vec<&HorizontalPodAutoscaler>> {
+    let mut by_target: HashMap<&str, Vec<&HorizontalPodAutoscaler>> = HashMap::new();
+    for autoscaler in all {
+        by_target.entry(&autoscaler.spec.scale_target_ref.name).or_default().push(autoscaler);
+    }
+    by_target
 }
 
 /// Functions that wait for each other are told; they are started all the same.

@@ -41,7 +41,8 @@ use k8s_openapi::api::{
 use kube::{Api, Client, Resource, ResourceExt};
 use tokio::task::JoinSet;
 
-use children::{Found, MANAGED_BY, autoscaler, child_name};
+use crate::autoscaled::scales;
+use children::{Found, MANAGED_BY, child_name};
 use git::Commits;
 use plan::{Observed, plan};
 use targets::{Targets, target_of};
@@ -181,7 +182,7 @@ impl Controller {
             .of(key)
             .iter()
             .filter_map(|hpa| self.autoscalers.get(hpa))
-            .filter(|hpa| autoscaler::targets(hpa, &function))
+            .filter(|hpa| scales(hpa, &function_kind(), name(&function.metadata)))
             .filter(|hpa| controller_of(&hpa.metadata).is_none_or(|owner| owner.uid != own))
             .map(|hpa| hpa.name_any())
             .collect();

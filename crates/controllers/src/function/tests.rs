@@ -91,7 +91,7 @@ impl World {
             autoscalers: hpas.iter().filter(|hpa| is_ours(hpa)).cloned().collect(),
             foreign_autoscalers: hpas
                 .iter()
-                .filter(|hpa| !is_ours(hpa) && autoscaler::targets(hpa, &function))
+                .filter(|hpa| !is_ours(hpa) && scales(hpa, &function_kind(), name(&function.metadata)))
                 .map(|hpa| hpa.name_any())
                 .collect(),
             latest_commit: latest,

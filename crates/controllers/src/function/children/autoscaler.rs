@@ -2,7 +2,6 @@
 
 use api::function::{Function, ScaleConfig};
 use engine::object::name;
-use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use serde_json::{Value, json};
 
 use super::{child_name, metadata};
@@ -29,11 +28,4 @@ pub(in crate::function) fn wanted(function: &Function, scale: &ScaleConfig, cpu_
             }],
         },
     })
-}
-
-/// Whether an HPA, whoever made it, scales this Function.
-pub(in crate::function) fn targets(hpa: &HorizontalPodAutoscaler, function: &Function) -> bool {
-    let (kind, target) = (function_kind(), &hpa.spec.scale_target_ref);
-    let group = engine::kind::group_of(target.api_version.as_deref().unwrap_or_default());
-    group == kind.group && target.kind == kind.kind && target.name == name(&function.metadata)
 }
