@@ -113,7 +113,12 @@ impl Default for Settings {
 impl Settings {
     /// Whether a caller from outside may use `path` (which starts with a slash).
     pub fn visibility_of(&self, path: &str) -> Visibility {
+        self.path_rule(path).unwrap_or(self.visibility)
+    }
+
+    /// What is said of paths like this one: the first prefix counts.
+    pub fn path_rule(&self, path: &str) -> Option<Visibility> {
         let rule = self.path_visibility.iter().find(|(prefix, _)| path.starts_with(prefix.as_str()));
-        rule.map_or(self.visibility, |(_, visibility)| *visibility)
+        rule.map(|(_, visibility)| *visibility)
     }
 }

@@ -21,29 +21,32 @@ pub struct Calls {
 }
 
 /// A handle to the calls of all functions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Activity(Arc<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
-    calls: Mutex<HashMap<Arc<str>, Calls>>,
-    /// Counts what may concern the demand controller: the first call of a function, a call from elsewhere, the end
-    /// of the last call.
-    changes: watch::Sender<u64>,
+    functions: Mutex<HashMap<Arc<str>, FunctionActivity>>,
+    changes: Changes,
+}
+
+/// Counts what may concern the demand controller: the first call of a function, a call from elsewhere, the end of the
+/// last call.
+type Changes = Arc<watch::Sender<u64>>;
+
+/// A handle to the calls of one function, for those who tell of many: it need not be looked up for each.
+#[derive(Clone, Debug)]
+pub struct FunctionActivity(Arc<One>);
+
+#[derive(Debug)]
+struct One {
+    calls: Mutex<Calls>,
+    changes: Changes,
 }
 
 /// A call under way; the function stays awake until this is dropped.
 #[derive(Debug)]
-pub struct Call {
-    activity: Activity,
-    name: Arc<str>,
-}
-
-impl Default for Activity {
-    fn default() -> Self {
-        Activity(Arc::new(Inner { calls: Mutex::default(), changes: watch::Sender::new(0) }))
-    }
-}
+pub struct Call(FunctionActivity);
 
 impl Calls {
     /// The latest sign of life, of whichever node.
@@ -58,95 +61,100 @@ impl Calls {
 }
 
 impl Activity {
+    pub fn function(&self, name: &Arc<str>) -> FunctionActivity {
+        let mut functions = lock(&self.0.functions);
+        match functions.get(name) {
+            Some(known) => known.clone(),
+            None => {
+                let one = One { calls: Mutex::default(), changes: self.0.changes.clone() };
+                functions.entry(name.clone()).or_insert(FunctionActivity(Arc::new(one))).clone()
+            }
+        }
+    }
+
     /// A call begins now.
     #[must_use]
     pub fn begin(&self, name: &Arc<str>) -> Call {
-        let first = {
-            let mut calls = self.calls();
-            let calls = calls.entry(name.clone()).or_default();
-            calls.last = Some(Timestamp::now());
-            calls.active += 1;
-            calls.active == 1
-        };
-        if first {
-            self.tell();
-        }
-        Call { activity: self.clone(), name: name.clone() }
+        self.function(name).begin()
     }
 
     /// A sign of life without a call to wait for: a wake-up, an event, queued work.
     pub fn touch(&self, name: &Arc<str>) {
-        self.calls().entry(name.clone()).or_default().last = Some(Timestamp::now());
-        self.tell();
+        self.function(name).change(|calls| {
+            calls.last = Some(Timestamp::now());
+            true
+        });
     }
 
     /// Another node, or an earlier life of this one, tells of a call.
     pub fn heard(&self, name: &Arc<str>, at: Timestamp) {
         // A clock that is ahead must not keep a function awake.
         let at = at.min(Timestamp::now());
-        let newer = {
-            let mut calls = self.calls();
-            let calls = calls.entry(name.clone()).or_default();
-            let newer = calls.elsewhere.is_none_or(|known| known < at);
-            if newer {
+        self.function(name).change(|calls| {
+            let is_newer = calls.elsewhere.is_none_or(|known| known < at);
+            if is_newer {
                 calls.elsewhere = Some(at);
             }
-            newer
-        };
-        if newer {
-            self.tell();
-        }
+            is_newer
+        });
     }
 
     /// Other nodes tell how many calls they have under way.
     pub fn heard_active(&self, name: &Arc<str>, active: u32) {
-        let before = {
-            let mut calls = self.calls();
-            let calls = calls.entry(name.clone()).or_default();
-            std::mem::replace(&mut calls.active_elsewhere, active)
-        };
-        if (before > 0) != (active > 0) {
-            self.tell();
-        }
+        self.function(name).change(|calls| {
+            let before = std::mem::replace(&mut calls.active_elsewhere, active);
+            (before > 0) != (active > 0)
+        });
     }
 
     pub fn of(&self, name: &str) -> Calls {
-        self.calls().get(name).copied().unwrap_or_default()
+        lock(&self.0.functions).get(name).map(FunctionActivity::calls).unwrap_or_default()
     }
 
     pub fn all(&self) -> Vec<(Arc<str>, Calls)> {
-        self.calls().iter().map(|(name, calls)| (name.clone(), *calls)).collect()
-    }
-
-    /// Forgets what is no function any more and has no call under way.
-    pub fn retain(&self, keep: impl Fn(&str) -> bool) {
-        self.calls().retain(|name, calls| calls.active > 0 || keep(name));
+        lock(&self.0.functions).iter().map(|(name, one)| (name.clone(), one.calls())).collect()
     }
 
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
     }
+}
 
-    fn calls(&self) -> MutexGuard<'_, HashMap<Arc<str>, Calls>> {
-        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner)
+impl FunctionActivity {
+    /// A call begins now.
+    #[must_use]
+    pub fn begin(&self) -> Call {
+        self.change(|calls| {
+            calls.last = Some(Timestamp::now());
+            calls.active += 1;
+            calls.active == 1
+        });
+        Call(self.clone())
     }
 
-    fn tell(&self) {
-        self.0.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+    fn calls(&self) -> Calls {
+        *lock(&self.0.calls)
+    }
+
+    /// `change` says whether others should hear of it.
+    fn change(&self, change: impl FnOnce(&mut Calls) -> bool) {
+        let is_news = change(&mut lock(&self.0.calls));
+        if is_news {
+            self.0.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+        }
     }
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        let last = {
-            let mut calls = self.activity.calls();
-            let calls = calls.entry(self.name.clone()).or_default();
+        self.0.change(|calls| {
             calls.last = Some(Timestamp::now());
             calls.active = calls.active.saturating_sub(1);
             calls.active == 0
-        };
-        if last {
-            self.activity.tell();
-        }
+        });
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

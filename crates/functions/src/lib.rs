@@ -16,5 +16,5 @@ mod activity;
 mod catalog;
 pub mod sharing;
 
-pub use activity::{Activity, Call, Calls};
+pub use activity::{Activity, Call, Calls, FunctionActivity};
 pub use catalog::{Catalog, Function, Pod, Snapshot, Target};

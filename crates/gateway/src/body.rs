@@ -2,18 +2,23 @@
 
 use std::{
     collections::VecDeque,
+    future::poll_fn,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 
-use crate::upstream::Answer;
+use crate::{timer::Timer, upstream::Answer};
 
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -46,17 +51,21 @@ pub(crate) struct Upload {
     /// Bytes that may still come.
     left: u64,
     idle: Idle,
+    /// Taken by what was read early.
+    room: Option<Room>,
 }
+
+/// Bytes of memory for bodies, of those that all calls share.
+pub(crate) type Room = OwnedSemaphorePermit;
 
 /// Notices a body that stands still.
 ///
-/// The timer exists only once something had to be waited for, and is moved only when it fires: a body that flows costs
-/// one reading of the clock a frame.
+/// The timer is moved only when it fires: a body that flows costs one reading of the clock a frame.
 #[derive(Debug)]
 pub(crate) struct Idle {
     limit: Duration,
     since: Option<Instant>,
-    timer: Option<Pin<Box<Sleep>>>,
+    timer: Option<Timer>,
 }
 
 /// Why a client's body ended early.
@@ -175,29 +184,56 @@ impl http_body::Body for Outgoing {
 
 impl Upload {
     pub(crate) fn new(body: Incoming, limit: u64, idle: Duration) -> Self {
-        Upload { early: VecDeque::new(), n_early: 0, rest: body, left: limit, idle: Idle::new(idle) }
+        let (early, idle) = (VecDeque::new(), Idle::new(idle));
+        Upload { early, n_early: 0, rest: body, left: limit, idle, room: None }
     }
 
-    /// Reads ahead as long as `room` lasts. Only a server that reads notices that the client is gone, so a call that
-    /// waits reads what it has room for. Ends only if something is wrong with the body.
-    pub(crate) async fn read_ahead(&mut self, room: usize) -> UploadError {
-        while self.n_early < room && !self.rest.is_end_stream() {
-            match std::future::poll_fn(|cx| self.poll_rest(cx)).await {
-                Some(Ok(frame)) => {
-                    self.n_early += frame.data_ref().map_or(0, Bytes::len);
-                    self.early.push_back(frame);
-                }
-                Some(Err(error)) => return error,
-                None => break,
+    /// Only a server that reads notices that the client is gone, so a call that waits reads what there is room for. Ends
+    /// only if something is wrong with the body.
+    pub(crate) async fn read_ahead(&mut self, most: usize, memory: &Arc<Semaphore>) -> UploadError {
+        match self.fill(most, memory).await {
+            Ok(_) => std::future::pending().await,
+            Err(error) => error,
+        }
+    }
+
+    /// Reads as long as there are less than `most` bytes and there is memory; says whether that was all.
+    pub(crate) async fn fill(&mut self, most: usize, memory: &Arc<Semaphore>) -> Result<bool, UploadError> {
+        while !self.rest.is_end_stream() {
+            if self.n_early >= most {
+                return Ok(false);
+            }
+            let Some(frame) = poll_fn(|cx| self.poll_rest(cx)).await.transpose()? else { break };
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            self.n_early += length;
+            self.early.push_back(frame);
+            let permits = u32::try_from(length).unwrap_or(u32::MAX);
+            let Ok(room) = memory.clone().try_acquire_many_owned(permits) else { return Ok(false) };
+            match &mut self.room {
+                Some(all) => all.merge(room),
+                none => *none = Some(room),
             }
         }
-        std::future::pending().await
+        Ok(true)
+    }
+
+    /// All that was read.
+    pub(crate) fn into_whole(self) -> (Bytes, Option<Room>) {
+        let mut parts = self.early.into_iter().filter_map(|frame| frame.into_data().ok());
+        let first = parts.next().unwrap_or_default();
+        let Some(second) = parts.next() else { return (first, self.room) };
+        let mut whole = BytesMut::with_capacity(self.n_early);
+        [first, second].into_iter().chain(parts).for_each(|part| whole.extend_from_slice(&part));
+        (whole.freeze(), self.room)
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
         match self.early.pop_front() {
             Some(frame) => {
                 self.n_early -= frame.data_ref().map_or(0, Bytes::len);
+                if self.early.is_empty() {
+                    self.room = None;
+                }
                 Poll::Ready(Some(Ok(frame)))
             }
             None => self.poll_rest(cx),
@@ -254,14 +290,9 @@ impl Idle {
 
     /// Ready once nothing moved for too long.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let until = *self.since.get_or_insert_with(Instant::now) + self.limit;
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until)));
-        loop {
-            ready!(timer.as_mut().poll(cx));
-            if Instant::now() >= until {
-                return Poll::Ready(());
-            }
-            timer.as_mut().reset(until);
-        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let timer = self.timer.get_or_insert_with(|| Timer::new(since, self.limit));
+        timer.set(since + self.limit);
+        timer.poll(cx)
     }
 }

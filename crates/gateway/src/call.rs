@@ -8,12 +8,13 @@ use hyper::{body::Incoming, upgrade::OnUpgrade};
 use tokio::time::Instant;
 
 use crate::{
-    body::{Body, Outgoing, Upload, UploadError},
+    body::{Body, Outgoing, UploadError},
     caller::Peer,
     forward,
     gateway::Gateway,
-    hold::{bad_upload, hold},
+    hold::{bad_upload, hold, upload},
     reply::Refusal,
+    timer::within,
     upgrade,
     upstream::{Exchange, Lasting, SendError, State, Taken, Upstream},
 };
@@ -42,8 +43,7 @@ struct Answered {
 pub(crate) fn call(gateway: Gateway, call: Call<'_>) -> impl Future<Output = Response<Body>> + use<> {
     let Call { upstream, uri, peer, request_id, mut request } = call;
     let arrived = Instant::now();
-    let lasting =
-        Lasting { call: gateway.activity().begin(&upstream.name), active: upstream.metrics.activate() };
+    let lasting = Lasting { call: upstream.activity.begin(), active: upstream.metrics.activate() };
     let state = upstream.state();
     let timeout = state.function.settings.sync_timeout;
     let on_upgrade = hyper::upgrade::on(&mut request);
@@ -57,35 +57,22 @@ pub(crate) fn call(gateway: Gateway, call: Call<'_>) -> impl Future<Output = Res
     async move {
         let response = match request {
             Err(refused) => *refused,
-            Ok(request) => {
-                let deadline = deadline(arrived, timeout);
-                match tokio::time::timeout_at(deadline, ask(&gateway, &upstream, state, request)).await {
-                    Err(_) => too_late(&upstream, timeout),
-                    Ok(Err(refused)) => refused,
-                    Ok(Ok(answered)) => pass_on(&gateway, &upstream, answered, lasting, on_upgrade),
-                }
-            }
+            Ok(request) => match within(arrived, timeout, ask(&gateway, &upstream, state, request)).await {
+                None => too_late(&upstream, timeout),
+                Some(Err(refused)) => refused,
+                Some(Ok(answered)) => pass_on(&gateway, &upstream, answered, lasting, on_upgrade),
+            },
         };
         upstream.metrics.answered(response.status(), arrived.elapsed());
         response
     }
 }
 
-/// A deadline that is absurdly far away is none.
-pub(crate) fn deadline(from: Instant, timeout: Duration) -> Instant {
-    const A_YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
-    from + timeout.min(A_YEAR)
-}
-
 fn outgoing(gateway: &Gateway, body: Incoming) -> Result<Outgoing, Response<Body>> {
     if body.is_end_stream() {
         return Ok(Outgoing::empty());
     }
-    let options = gateway.options();
-    if body.size_hint().lower() > options.body_limit {
-        return Err(bad_upload(&UploadError::TooLarge));
-    }
-    let upload = Upload::new(body, options.body_limit, options.body_idle_timeout);
+    let upload = upload(gateway, body, gateway.options().body_limit)?;
     Ok(Outgoing::Upload(Box::new(upload)))
 }
 
@@ -112,7 +99,7 @@ async fn ask(
         let taken = pod.take();
         request.headers_mut().insert(header::HOST, pod.host.clone());
         // Boxed: a call that waits for a pod need not have the room for it.
-        match Box::pin(pod.send(request, gateway.options().connect_timeout)).await {
+        match Box::pin(pod.send(request, gateway.options().connect_timeout, &mut repeated)).await {
             Ok(exchange) => return Ok(Answered { exchange, taken, held }),
             Err(SendError::Refused { request: back, error }) => {
                 tracing::debug!(function = %upstream.name, pod = %pod.name, %error, "the pod refused a connection");
@@ -120,8 +107,7 @@ async fn ask(
                 refusals.add(pod.address, error);
                 request = back;
             }
-            // Once only: the call may be what it dies of.
-            Err(SendError::Broken { again: Some(again), .. }) if !repeated => {
+            Err(SendError::Broken { again: Some(again), .. }) => {
                 upstream.metrics.retried();
                 refusals.pods.push(pod.address);
                 repeated = true;
@@ -172,7 +158,9 @@ impl Refusals {
         upstream: &Upstream,
         state: &Arc<State>,
     ) -> Result<Arc<State>, Response<Body>> {
-        if self.since.is_some_and(|since| since.elapsed() >= gateway.options().refused_patience) {
+        let is_over = self.since.is_some_and(|since| since.elapsed() >= gateway.options().refused_patience);
+        // A pod without a readiness probe is called ready before it listens: that is a part of waking up.
+        if is_over && state.pods.iter().any(|pod| pod.has_started()) {
             let why = self.last.take().map(|error| error.to_string()).unwrap_or_default();
             return Err(Refusal::NoConnection
                 .reply(format_args!("no pod of {} takes a connection: {why}", upstream.name)));

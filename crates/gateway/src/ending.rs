@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
 pub(crate) struct Ending {
+    is_announced: AtomicBool,
     /// Set before either token is cancelled.
     has_begun: AtomicBool,
     begun: CancellationToken,
@@ -18,7 +19,17 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
+    /// Nothing ends yet, but nobody should come here any more.
+    pub(crate) fn announce(&self) {
+        self.is_announced.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_announced(&self) -> bool {
+        self.is_announced.load(Ordering::Acquire)
+    }
+
     pub(crate) fn begin(&self) {
+        self.announce();
         self.has_begun.store(true, Ordering::Release);
         self.begun.cancel();
     }

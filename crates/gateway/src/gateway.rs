@@ -2,7 +2,8 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use api::slimfaas::Visibility;
+use api::slimfaas::{Settings, Visibility};
+use bytes::BytesMut;
 use functions::{Activity, Catalog};
 use futures::{
     FutureExt as _,
@@ -10,6 +11,7 @@ use futures::{
 };
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::{
@@ -49,6 +51,7 @@ struct Inner {
     callbacks: async_calls::Callbacks,
     tasks: TaskTracker,
     ending: Ending,
+    memory: Arc<Semaphore>,
 }
 
 // === impl Gateway ===
@@ -57,9 +60,11 @@ impl Gateway {
     /// Must be called within a runtime: it follows the catalog from now on.
     pub fn new(parts: Parts) -> Self {
         let metrics = Metrics::default();
-        let table = Table::new(parts.catalog.clone(), metrics.clone());
+        let table = Table::new(parts.catalog.clone(), metrics.clone(), parts.activity.clone());
         tokio::spawn(upstream::run(Arc::downgrade(&table)));
+        let memory = Arc::new(Semaphore::new(parts.options.body_memory.min(Semaphore::MAX_PERMITS)));
         Gateway(Arc::new(Inner {
+            memory,
             parts,
             table,
             metrics,
@@ -105,6 +110,15 @@ impl Gateway {
     /// Connections, and whatever else must end before the gateway has ended.
     pub(crate) fn tasks(&self) -> &TaskTracker {
         &self.0.tasks
+    }
+
+    /// Bytes of memory that bodies do not take at the moment.
+    pub fn body_memory_left(&self) -> usize {
+        self.0.memory.available_permits()
+    }
+
+    pub(crate) fn memory(&self) -> &Arc<Semaphore> {
+        &self.0.memory
     }
 
     pub(crate) fn ending(&self) -> &Ending {
@@ -200,18 +214,24 @@ impl Gateway {
             }
             Route::AsyncResult { name, id } => async_calls::result(gateway, name, id).await,
             Route::AsyncDead { name, id, replay } => {
-                async_calls::dead(gateway, request.method(), name, id, replay).await
+                let may_see = |upstream: &Upstream, path: &str| {
+                    self.may_call(&upstream.state().function.settings, path, peer, request.headers())
+                };
+                async_calls::dead(gateway, request.method(), name, id, replay, may_see).await
             }
             Route::Wake { name } => match self.table().get(name) {
-                Some(upstream) => {
+                Some(upstream) if self.may_see(name, peer, request.headers()) => {
                     self.activity().touch(&upstream.name);
                     reply::empty(StatusCode::NO_CONTENT)
                 }
+                Some(_) => reply::unknown_function(name),
                 None => self.no_function(name),
             },
             Route::WakeAll => {
                 for upstream in self.table().all() {
-                    self.activity().touch(&upstream.name);
+                    if self.may_see(&upstream.name, peer, request.headers()) {
+                        self.activity().touch(&upstream.name);
+                    }
                 }
                 reply::empty(StatusCode::NO_CONTENT)
             }
@@ -236,18 +256,20 @@ impl Gateway {
     ) -> Result<(Arc<Upstream>, Uri), Response<Body>> {
         let for_pod = for_pod(path, uri)?;
         let upstream = self.table().get(name).ok_or_else(|| self.no_function(name))?;
-        let state = upstream.state();
-        let settings = &state.function.settings;
+        if self.may_call(&upstream.state().function.settings, path, peer, headers) {
+            Ok((upstream, for_pod))
+        } else {
+            Err(reply::unknown_function(name))
+        }
+    }
+
+    fn may_call(&self, settings: &Settings, path: &str, peer: &Peer, headers: &HeaderMap) -> bool {
         let visibility = if settings.path_visibility.is_empty() {
             settings.visibility
         } else {
             settings.visibility_of(&path::plain(path))
         };
-        if self.may_use(visibility, peer, headers) {
-            Ok((upstream, for_pod))
-        } else {
-            Err(reply::unknown_function(name))
-        }
+        self.may_use(visibility, peer, headers)
     }
 
     /// Before the cluster has told which functions there are, nobody knows that this is none.
@@ -258,7 +280,8 @@ impl Gateway {
         Refusal::Unavailable.reply("the functions of the cluster are not known yet: try again")
     }
 
-    /// What became of the calls of a private function is as private as the function.
+    /// What became of the calls of a private function is as private as the function, and who may not call it cannot wake
+    /// it.
     fn may_see(&self, name: &str, peer: &Peer, headers: &HeaderMap) -> bool {
         let visibility = self.table().get(name).map(|upstream| upstream.state().function.settings.visibility);
         visibility.is_some_and(|visibility| self.may_use(visibility, peer, headers))
@@ -282,11 +305,13 @@ fn for_pod(path: &str, uri: &Uri) -> Result<Uri, Response<Body>> {
     if path::leads_upward(uri.path()) {
         return Err(refused());
     }
-    let target = match uri.query() {
-        Some(query) => format!("{path}?{query}"),
-        None => path.to_owned(),
-    };
-    PathAndQuery::from_maybe_shared(bytes::Bytes::from(target)).map(Uri::from).map_err(|_| refused())
+    let mut target = BytesMut::with_capacity(path.len() + uri.query().map_or(0, |query| query.len() + 1));
+    target.extend_from_slice(path.as_bytes());
+    if let Some(query) = uri.query() {
+        target.extend_from_slice(b"?");
+        target.extend_from_slice(query.as_bytes());
+    }
+    PathAndQuery::from_maybe_shared(target.freeze()).map(Uri::from).map_err(|_| refused())
 }
 
 fn method_not_allowed(route: &Route<'_>) -> Response<Body> {

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use functions::Function;
 use http::Response;
+use http_body::Body as _;
+use hyper::body::Incoming;
 
 use crate::{
-    body::{Body, Outgoing, UploadError},
+    body::{Body, Outgoing, Room, Upload, UploadError},
     gateway::Gateway,
     reply::{Refusal, unknown_function},
     upstream::{State, Upstream},
 };
 
 /// What is read of the body of a call that waits: enough for most, so that the gateway notices when the client leaves.
-const READ_AHEAD: usize = 16 << 10;
+const READ_AHEAD: usize = 1 << 20;
 
 /// Waits until the function has a pod that can be asked. That it is wanted, `Activity` has been told before.
 pub(crate) async fn hold(
@@ -42,7 +45,7 @@ pub(crate) async fn hold(
                     return Err(unknown_function(&upstream.name));
                 }
             }
-            error = read_ahead(body) => return Err(bad_upload(&error)),
+            error = read_ahead(gateway, body) => return Err(bad_upload(&error)),
         }
     }
 }
@@ -62,9 +65,9 @@ fn admit(gateway: &Gateway, upstream: &Upstream) -> Result<impl Send + use<>, Re
     Err(Refusal::TooManyHeld.reply(format_args!("{too_many}: try again later")))
 }
 
-async fn read_ahead(body: &mut Outgoing) -> UploadError {
+async fn read_ahead(gateway: &Gateway, body: &mut Outgoing) -> UploadError {
     match body {
-        Outgoing::Upload(upload) => upload.read_ahead(READ_AHEAD).await,
+        Outgoing::Upload(upload) => upload.read_ahead(READ_AHEAD, gateway.memory()).await,
         Outgoing::Whole(_) => std::future::pending().await,
     }
 }
@@ -79,6 +82,28 @@ fn why_never(function: &Function) -> Option<&'static str> {
     }
     let has_no_port = function.pods.iter().any(|pod| pod.ready && pod.port.is_none());
     has_no_port.then_some("its pods declare no container port")
+}
+
+/// A body that is needed as a whole, and the room that it takes in memory.
+pub(crate) async fn whole(
+    gateway: &Gateway,
+    body: Incoming,
+    limit: usize,
+) -> Result<(Bytes, Option<Room>), Response<Body>> {
+    let mut upload = upload(gateway, body, limit as u64)?;
+    match upload.fill(usize::MAX, gateway.memory()).await {
+        Ok(true) => Ok(upload.into_whole()),
+        Ok(false) => Err(Refusal::Unavailable.reply("too much is being sent here at once: try again later")),
+        Err(error) => Err(bad_upload(&error)),
+    }
+}
+
+/// Refused at once if it is known to be too long.
+pub(crate) fn upload(gateway: &Gateway, body: Incoming, limit: u64) -> Result<Upload, Response<Body>> {
+    if body.size_hint().lower() > limit {
+        return Err(bad_upload(&UploadError::TooLarge));
+    }
+    Ok(Upload::new(body, limit, gateway.options().body_idle_timeout))
 }
 
 pub(crate) fn bad_upload(error: &UploadError) -> Response<Body> {

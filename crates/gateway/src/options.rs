@@ -20,6 +20,8 @@ pub struct Options {
     pub body_limit: u64,
     /// The longest body of an event, which is kept in memory until every subscriber has it.
     pub event_body_limit: usize,
+    /// Bytes of bodies that are in memory as a whole, or are waiting with their calls; all together.
+    pub body_memory: usize,
     /// The longest body of an asynchronous call.
     pub async_body_limit: usize,
     /// After so long without a sign of life from its node an asynchronous call is made again by another.
@@ -30,7 +32,7 @@ pub struct Options {
     pub head_limit: usize,
     /// How long a client may take for the head of a request, and how long its connection may be idle.
     pub head_timeout: Duration,
-    /// How long a body may stand still, in either direction.
+    /// How long a body may stand still, in either direction and on either side.
     pub body_idle_timeout: Duration,
     pub connect_timeout: Duration,
     /// How long a call keeps trying when every ready pod refuses the connection: so long it may take until the catalog
@@ -42,7 +44,10 @@ pub struct Options {
     pub connections: usize,
     /// Clients of the status stream.
     pub streams: usize,
-    /// How long calls may go on after the shutdown began.
+    /// How long connections are still accepted after the shutdown began: until those who balance over the nodes have
+    /// heard that this one is not ready any more.
+    pub linger: Duration,
+    /// How long calls may go on after that.
     pub grace: Duration,
     /// Peers whose `X-Forwarded-*` headers are believed.
     pub trusted_proxies: Vec<IpNet>,
@@ -91,6 +96,7 @@ impl Default for Options {
             held: 20_000,
             body_limit: 500 << 20,
             event_body_limit: 16 << 20,
+            body_memory: 256 << 20,
             // the store keeps 16 MiB with the head
             async_body_limit: (16 << 20) - (128 << 10),
             async_lease: Duration::from_secs(15),
@@ -103,6 +109,7 @@ impl Default for Options {
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             connections: 50_000,
             streams: 64,
+            linger: Duration::ZERO,
             grace: Duration::from_secs(30),
             trusted_proxies: Vec::new(),
             cors: Cors::Any,

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 /// visibility judged.
 pub(crate) fn leads_upward(path: &str) -> bool {
     // The quick way for nearly all.
-    if !path.contains("..") && !path.contains("/.") && !path.contains('%') && !path.contains('\\') {
+    if !path.bytes().any(|byte| matches!(byte, b'.' | b'%' | b'\\')) {
         return false;
     }
     let plain = decode(path.as_bytes());

@@ -8,19 +8,20 @@ use std::sync::{
 use api::slimfaas::Attempts;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::{
     body::{Body, Outgoing},
-    call::deadline,
     caller::Peer,
     forward,
     gateway::Gateway,
-    hold::hold,
+    hold::{hold, whole},
+    path,
     reply::{self, Refusal},
+    timer::deadline,
     upstream::{Lasting, Pod, Upstream},
 };
 
@@ -52,7 +53,7 @@ pub(crate) async fn publish(
     request: Request<Incoming>,
 ) -> Response<Body> {
     let arrived = Instant::now();
-    let subscribers = subscribers(gateway, event, peer, &request);
+    let subscribers = subscribers(gateway, event, uri.path(), peer, request.headers());
     if subscribers.is_empty() {
         return Refusal::NotFound
             .reply(format_args!("no function that you may reach subscribes to the event {event}"));
@@ -61,26 +62,14 @@ pub(crate) async fn publish(
     let subscribers: Vec<_> = subscribers
         .into_iter()
         .map(|upstream| {
-            let lasting = Lasting {
-                call: gateway.activity().begin(&upstream.name),
-                active: upstream.metrics.activate(),
-            };
+            let lasting = Lasting { call: upstream.activity.begin(), active: upstream.metrics.activate() };
             (upstream, lasting)
         })
         .collect();
     let (mut head, body) = request.into_parts();
-    let limit = gateway.options().event_body_limit;
-    let reading =
-        tokio::time::timeout(gateway.options().body_idle_timeout, Limited::new(body, limit).collect());
-    let body = match reading.await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return Refusal::BodyTooLarge.reply(format_args!("an event may have {limit} bytes"));
-        }
-        Ok(Err(error)) => {
-            return Refusal::BadRequest.reply(format_args!("the event did not come whole: {error}"));
-        }
-        Err(_) => return Refusal::SlowClient.reply("the event took too long to come"),
+    let (body, _kept) = match whole(gateway, body, gateway.options().event_body_limit).await {
+        Ok(whole) => whole,
+        Err(refused) => return refused,
     };
     head.headers.remove(header::UPGRADE);
     forward::prepare(&mut head, peer, request_id, uri);
@@ -100,18 +89,25 @@ pub(crate) async fn publish(
     response
 }
 
+/// Who may not call a path of a function cannot get there by an event either.
 fn subscribers(
     gateway: &Gateway,
     event: &str,
+    path: &str,
     peer: &Peer,
-    request: &Request<Incoming>,
+    headers: &HeaderMap,
 ) -> Vec<Arc<Upstream>> {
     let is_subscriber = |upstream: &Arc<Upstream>| {
         let state = upstream.state();
-        let mut subscriptions = state.function.settings.subscriptions.iter();
-        subscriptions
-            .find(|subscription| *subscription.event == *event)
-            .is_some_and(|subscription| gateway.may_use(subscription.visibility, peer, request.headers()))
+        let settings = &state.function.settings;
+        let rule = settings.path_rule(&path::plain(path));
+        let subscription = settings.subscriptions.iter().find(|subscription| *subscription.event == *event);
+        subscription.is_some_and(|subscription| {
+            [Some(subscription.visibility), rule]
+                .into_iter()
+                .flatten()
+                .all(|visibility| gateway.may_use(visibility, peer, headers))
+        })
     };
     gateway.table().all().into_iter().filter(is_subscriber).collect()
 }
@@ -165,7 +161,7 @@ async fn attempt(gateway: &Gateway, pod: &Arc<Pod>, event: &Event) -> Option<Sta
     let mut request = Box::new(Request::from_parts(event.head.clone(), body));
     request.headers_mut().insert(header::HOST, pod.host.clone());
     let taken = pod.take();
-    let exchange = pod.send(request, gateway.options().connect_timeout).await.ok()?;
+    let exchange = pod.send(request, gateway.options().connect_timeout, &mut false).await.ok()?;
     let response = exchange.into_response(taken, gateway.options().body_idle_timeout);
     let (head, body) = response.into_parts();
     // Only to keep the connection; the event was taken or not.

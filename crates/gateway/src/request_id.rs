@@ -14,10 +14,10 @@ pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id"
 /// Longer ones are replaced: they go into logs.
 const LONGEST: usize = 128;
 
-/// Unique in this process by a counter, and among processes by what the counter is mixed with.
+/// Unique in this process by a counter, and among processes by what stands before it.
 #[derive(Debug)]
 pub(crate) struct RequestIds {
-    process: u64,
+    process: [u8; 16],
     next: AtomicU64,
 }
 
@@ -25,7 +25,7 @@ impl Default for RequestIds {
     fn default() -> Self {
         // The standard library seeds each of these from the system's randomness.
         let random = || RandomState::new().hash_one(0u8);
-        RequestIds { process: random(), next: AtomicU64::new(random()) }
+        RequestIds { process: hex(random()), next: AtomicU64::new(random()) }
     }
 }
 
@@ -42,15 +42,20 @@ impl RequestIds {
     }
 
     fn make(&self) -> HeaderValue {
-        let mut digits = [0; 32];
-        let counter = self.next.fetch_add(1, Ordering::Relaxed);
-        for (index, digit) in digits.iter_mut().enumerate() {
-            let half = if index < 16 { self.process } else { counter };
-            let nibble = (half >> (60 - 4 * (index % 16))) & 0xf;
-            *digit = b"0123456789abcdef"[nibble as usize];
-        }
-        HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("unnamed"))
+        let mut id = [0; 32];
+        id[..16].copy_from_slice(&self.process);
+        id[16..].copy_from_slice(&hex(self.next.fetch_add(1, Ordering::Relaxed)));
+        HeaderValue::from_bytes(&id).unwrap_or(HeaderValue::from_static("unnamed"))
     }
+}
+
+fn hex(number: u64) -> [u8; 16] {
+    let digit = |nibble: u8| b"0123456789abcdef"[usize::from(nibble)];
+    let mut digits = [0; 16];
+    for (pair, byte) in digits.as_chunks_mut::<2>().0.iter_mut().zip(number.to_be_bytes()) {
+        *pair = [digit(byte >> 4), digit(byte & 0xf)];
+    }
+    digits
 }
 
 #[cfg(test)]
@@ -67,5 +72,6 @@ mod tests {
             assert_eq!(ids.of(HeaderValue::from_str(unusable).ok().as_ref()).len(), 32, "{unusable:?}");
         }
         assert_ne!(ids.of(None), ids.of(None));
+        assert_eq!(&hex(0x0123_4567_89ab_cdef), b"0123456789abcdef");
     }
 }

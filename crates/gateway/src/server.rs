@@ -10,6 +10,7 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
@@ -17,10 +18,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{caller::Peer, gateway::Gateway, workers::Workers};
+use crate::{caller::Peer, client_stream::ClientStream, gateway::Gateway, timer::Timers, workers::Workers};
 
 /// After a failed accept, as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
 const STREAMS_PER_CONNECTION: u32 = 256;
 /// With this HTTP/2 begins; no method does.
 const HTTP2: &[u8; 3] = b"PRI";
@@ -44,10 +46,15 @@ impl Gateway {
 async fn run(gateway: Gateway, listener: TcpListener, workers: Workers, shutdown: CancellationToken) {
     let _ends = Ends(gateway.clone());
     let room = Arc::new(Semaphore::new(gateway.options().connections));
+    let mut over = pin!(async {
+        shutdown.cancelled().await;
+        gateway.ending().announce();
+        tokio::time::sleep(gateway.options().linger).await;
+    });
     loop {
         let accepted = tokio::select! {
             biased;
-            () = shutdown.cancelled() => break,
+            () = &mut over => break,
             accepted = accept(&listener, &room) => accepted,
         };
         let served = accepted.and_then(|(stream, peer, place)| workers.serve(&gateway, stream, peer, place));
@@ -77,6 +84,8 @@ async fn accept(
     let place = room.clone().acquire_owned().await.map_err(io::Error::other)?;
     let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
+    // Who has vanished without a word must not keep a function awake for ever by a connection that only waits.
+    SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
     Ok((stream, peer, place))
 }
 
@@ -104,7 +113,7 @@ pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr)
         let gateway = gateway.clone();
         service_fn(move |request: Request<Incoming>| gateway.serve(&peer, request).map(Ok::<_, Infallible>))
     };
-    let io = TokioIo::new(stream);
+    let io = TokioIo::new(ClientStream::new(stream, options.body_idle_timeout));
     let result = if first == *HTTP2 {
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -118,7 +127,7 @@ pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr)
     } else {
         let connection = pin!(
             http1::Builder::new()
-                .timer(TokioTimer::new())
+                .timer(Timers(options.head_timeout))
                 .header_read_timeout(options.head_timeout)
                 .max_header_size(options.head_limit)
                 .max_buf_size(options.head_limit.max(8192))

@@ -219,7 +219,7 @@ pub(crate) async fn ready(gateway: &Gateway) -> Response<Body> {
 }
 
 async fn readiness(gateway: &Gateway) -> Result<(), String> {
-    if gateway.ending().begun().is_cancelled() {
+    if gateway.ending().is_announced() {
         return Err("shutting down".to_owned());
     }
     if !gateway.catalog().is_filled() {

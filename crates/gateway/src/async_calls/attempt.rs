@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     body::Outgoing,
-    call::deadline,
     forward,
     gateway::Gateway,
+    timer::deadline,
     upstream::{SendError, Upstream},
 };
 
@@ -45,7 +45,7 @@ pub(crate) async fn attempt(
     place: PodPlace,
     leased: Instant,
 ) {
-    let _awake = gateway.activity().begin(&upstream.name);
+    let _awake = upstream.activity.begin();
     let settings = upstream.state().function.settings.clone();
     let rules = &settings.asynchronous;
     let work = Work {
@@ -183,12 +183,12 @@ fn request(place: &PodPlace, rules: &Attempts, taken: Taken) -> Option<Request<O
 async fn send(gateway: &Gateway, place: &PodPlace, request: Request<Outgoing>) -> Result<Answer, Outcome> {
     let counted = place.pod.take();
     let exchange =
-        place.pod.send(Box::new(request), gateway.options().connect_timeout).await.map_err(|error| {
-            match error {
+        place.pod.send(Box::new(request), gateway.options().connect_timeout, &mut false).await.map_err(
+            |error| match error {
                 SendError::Refused { error, .. } => Outcome::NotSent(error.to_string()),
                 SendError::Broken { error, .. } => Outcome::Broken(error.to_string()),
-            }
-        })?;
+            },
+        )?;
     let response = exchange.into_response(counted, gateway.options().body_idle_timeout);
     let (mut head, body) = response.into_parts();
     forward::remove_hop_by_hop(&mut head.headers);

@@ -1,6 +1,6 @@
 //! Calls that were given up: listed, shown, tried again, deleted.
 
-use http::{Method, Response, StatusCode};
+use http::{Method, Response, StatusCode, Uri};
 use serde_json::{Value, json};
 
 use super::{record::Head, refused_by_store};
@@ -8,6 +8,7 @@ use crate::{
     body::Body,
     gateway::Gateway,
     reply::{self, Refusal},
+    upstream::Upstream,
 };
 
 pub(crate) async fn dead(
@@ -16,37 +17,41 @@ pub(crate) async fn dead(
     name: &str,
     id: Option<&str>,
     replay: bool,
+    may_see: impl Fn(&Upstream, &str) -> bool,
 ) -> Response<Body> {
     let Some(upstream) = gateway.table().get(name) else { return gateway.no_function(name) };
-    let changed = match (id, replay) {
-        (Some(id), true) => gateway.store().replay(name, id).await,
-        (Some(id), false) if method == Method::DELETE => gateway.store().bury(name, id).await,
-        _ => return list(gateway, name, id).await,
-    };
-    match (changed, id) {
-        (Err(error), _) => refused_by_store(&error),
-        (Ok(false), id) => no_such(name, id.unwrap_or_default()),
-        (Ok(true), _) if replay => {
-            gateway.activity().touch(&upstream.name);
-            reply::empty(StatusCode::ACCEPTED)
-        }
-        (Ok(true), _) => reply::empty(StatusCode::NO_CONTENT),
-    }
-}
-
-/// All, or the one that is asked for.
-async fn list(gateway: &Gateway, name: &str, id: Option<&str>) -> Response<Body> {
-    let dead = match gateway.store().dead(name).await {
+    let mut dead = match gateway.store().dead(name).await {
         Ok(dead) => dead,
         Err(error) => return refused_by_store(&error),
     };
-    match id {
-        None => reply::json(StatusCode::OK, &dead.iter().map(shown).collect::<Vec<_>>()),
-        Some(id) => match dead.iter().find(|dead| dead.id == id) {
-            Some(dead) => reply::json(StatusCode::OK, &shown(dead)),
-            None => no_such(name, id),
-        },
+    dead.retain(|dead| may_see(&upstream, &path(dead)));
+    let Some(id) = id else {
+        return reply::json(StatusCode::OK, &dead.iter().map(shown).collect::<Vec<_>>());
+    };
+    let Some(dead) = dead.iter().find(|dead| dead.id == id) else { return no_such(name, id) };
+    let changed = if replay {
+        gateway.store().replay(name, id).await
+    } else if method == Method::DELETE {
+        gateway.store().bury(name, id).await
+    } else {
+        return reply::json(StatusCode::OK, &shown(dead));
+    };
+    match changed {
+        Err(error) => refused_by_store(&error),
+        Ok(false) => no_such(name, id),
+        Ok(true) if replay => {
+            gateway.activity().touch(&upstream.name);
+            reply::empty(StatusCode::ACCEPTED)
+        }
+        Ok(true) => reply::empty(StatusCode::NO_CONTENT),
     }
+}
+
+/// That which the pod was asked for. What cannot be read is judged like the function as a whole.
+fn path(dead: &store::Dead) -> String {
+    let head = serde_json::from_slice::<Head>(&dead.head).ok();
+    let uri = head.and_then(|head| head.uri().parse::<Uri>().ok());
+    uri.map_or_else(|| "/".to_owned(), |uri| uri.path().to_owned())
 }
 
 fn shown(dead: &store::Dead) -> Value {

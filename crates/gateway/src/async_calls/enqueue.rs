@@ -1,7 +1,6 @@
 //! Taking a call in.
 
 use http::{HeaderValue, Response, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use store::NewItem;
 
 use super::{
@@ -9,31 +8,15 @@ use super::{
     record::{self, Head},
     refused_by_store,
 };
-use crate::{
-    body::Body,
-    call::Call,
-    forward,
-    gateway::Gateway,
-    reply::{self, Refusal},
-};
+use crate::{body::Body, call::Call, forward, gateway::Gateway, hold::whole, reply};
 
 /// Answers 202 once the call is durable: from then on it is made, whatever happens to this process.
 pub(crate) async fn enqueue(gateway: &Gateway, call: Call<'_>) -> Response<Body> {
     let Call { upstream, uri, peer, request_id, request } = call;
     let (mut head, body) = request.into_parts();
-    let limit = gateway.options().async_body_limit;
-    let reading =
-        tokio::time::timeout(gateway.options().body_idle_timeout, Limited::new(body, limit).collect());
-    let body = match reading.await {
-        Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            return Refusal::BodyTooLarge
-                .reply(format_args!("an asynchronous call may have a body of {limit} bytes"));
-        }
-        Ok(Err(error)) => {
-            return Refusal::BadRequest.reply(format_args!("the call did not come whole: {error}"));
-        }
-        Err(_) => return Refusal::SlowClient.reply("the call took too long to come"),
+    let (body, _kept) = match whole(gateway, body, gateway.options().async_body_limit).await {
+        Ok(whole) => whole,
+        Err(refused) => return refused,
     };
     head.headers.remove(header::UPGRADE);
     forward::prepare(&mut head, peer, request_id, uri);

@@ -5,11 +5,16 @@ use std::{
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    task::{Context, Poll, Waker},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
+use futures::task::AtomicWaker;
 use http::{Request, Response};
 use http_body::{Body as _, Frame, SizeHint};
 use hyper::{
@@ -33,6 +38,19 @@ struct Parts {
     send: SendRequest<Outgoing>,
     /// Gone once the connection has ended.
     driver: Option<Driver>,
+    bell: Arc<Bell>,
+    /// The same bell, as the driver rings it.
+    waker: Waker,
+}
+
+/// Wakes the task that waits for the connection.
+///
+/// A task that sends a request, or asks for more of an answer, stirs the driver, which would wake that very task. It drives
+/// the connection then anyway, so it mutes the bell: otherwise each call is looked at twice as often as something happened.
+#[derive(Default)]
+struct Bell {
+    task: AtomicWaker,
+    is_muted: AtomicBool,
 }
 
 /// An answer whose body may still be on its way.
@@ -63,21 +81,29 @@ pub(crate) struct Answer {
 impl Connection {
     pub(crate) async fn open(stream: TcpStream) -> io::Result<Self> {
         stream.set_nodelay(true)?;
-        let (send, driver) =
-            http1::Builder::new().handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+        // Most requests are but a head: there is nothing that could be gathered.
+        let opening = http1::Builder::new().writev(false).handshake(TokioIo::new(stream));
+        let (send, driver) = opening.await.map_err(io::Error::other)?;
         let driver: Driver = Box::pin(driver.with_upgrades());
-        Ok(Connection(Box::new(Parts { send, driver: Some(driver) })))
+        let bell = Arc::new(Bell::default());
+        let waker = Waker::from(bell.clone());
+        Ok(Connection(Box::new(Parts { send, driver: Some(driver), bell, waker })))
     }
 
-    /// Whether it can take a call now; false once the pod has closed it.
-    pub(crate) fn is_ready(&mut self) -> bool {
-        self.drive(&mut quiet());
-        self.0.driver.is_some() && self.0.send.is_ready()
+    /// The connection, if the last call has ended so that there can be another. That the pod has closed it in the meantime,
+    /// the next exchange notices before it sends anything.
+    pub(crate) fn freed(mut self) -> Option<Self> {
+        if !self.0.send.is_ready() {
+            self.drive(&mut quiet());
+        }
+        self.0.bell.task.take();
+        (self.0.driver.is_some() && self.0.send.is_ready()).then_some(self)
     }
 
     pub(crate) async fn exchange(mut self, request: Box<Request<Outgoing>>) -> Result<Exchange, Failure> {
         let answer = {
-            let mut answer = pin!(self.0.send.try_send_request(*request));
+            let Parts { send, bell, .. } = &mut *self.0;
+            let mut answer = pin!(bell.muted(|| send.try_send_request(*request)));
             poll_fn(|cx| {
                 // Only what is driven here can bring the answer, so the answer itself need not wake anybody.
                 self.drive(cx);
@@ -104,10 +130,33 @@ impl Connection {
     }
 
     fn drive(&mut self, cx: &mut Context<'_>) {
-        if let Some(driver) = &mut self.0.driver
-            && driver.as_mut().poll(cx).is_ready()
+        let Parts { driver, bell, waker, .. } = &mut *self.0;
+        bell.task.register(cx.waker());
+        if let Some(running) = driver
+            && running.as_mut().poll(&mut Context::from_waker(waker)).is_ready()
         {
-            self.0.driver = None;
+            *driver = None;
+        }
+    }
+}
+
+impl Bell {
+    fn muted<T>(&self, stir: impl FnOnce() -> T) -> T {
+        self.is_muted.store(true, Ordering::Relaxed);
+        let stirred = stir();
+        self.is_muted.store(false, Ordering::Relaxed);
+        stirred
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.is_muted.load(Ordering::Relaxed) {
+            self.task.wake();
         }
     }
 }
@@ -157,14 +206,19 @@ impl http_body::Body for Answer {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let Answer { incoming, connection, .. } = &mut *self;
+        let mut more = || Pin::new(&mut *incoming).poll_frame(&mut quiet());
+        let frame = match connection {
+            None => more(),
+            Some(connection) => match connection.0.bell.clone().muted(&mut more) {
+                Poll::Pending => {
+                    connection.drive(cx);
+                    more()
+                }
+                frame => frame,
+            },
+        };
         let this = &mut *self;
-        let mut frame = Pin::new(&mut this.incoming).poll_frame(&mut quiet());
-        if frame.is_pending()
-            && let Some(connection) = &mut this.connection
-        {
-            connection.drive(cx);
-            frame = Pin::new(&mut this.incoming).poll_frame(&mut quiet());
-        }
         let Poll::Ready(frame) = frame else {
             if this.idle.poll(cx).is_pending() {
                 return Poll::Pending;

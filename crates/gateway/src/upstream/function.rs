@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use functions::Function;
+use functions::{Function, FunctionActivity};
 use tokio::sync::watch;
 
 use crate::{metrics::FunctionMetrics, upstream::pod::Pod};
@@ -14,6 +14,7 @@ use crate::{metrics::FunctionMetrics, upstream::pod::Pod};
 pub(crate) struct Upstream {
     pub name: Arc<str>,
     pub metrics: Arc<FunctionMetrics>,
+    pub activity: FunctionActivity,
     state: watch::Sender<Arc<State>>,
     /// Where the search for the least loaded begins, so that equals take turns.
     turn: AtomicUsize,
@@ -29,8 +30,14 @@ pub(crate) struct State {
 }
 
 impl Upstream {
-    pub(crate) fn new(name: Arc<str>, metrics: Arc<FunctionMetrics>, state: State) -> Self {
-        Upstream { name, metrics, state: watch::Sender::new(Arc::new(state)), turn: AtomicUsize::new(0) }
+    pub(crate) fn new(
+        name: Arc<str>,
+        metrics: Arc<FunctionMetrics>,
+        activity: FunctionActivity,
+        state: State,
+    ) -> Self {
+        let (state, turn) = (watch::Sender::new(Arc::new(state)), AtomicUsize::new(0));
+        Upstream { name, metrics, activity, state, turn }
     }
 
     pub(crate) fn state(&self) -> Arc<State> {

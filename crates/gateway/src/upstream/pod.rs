@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request};
+use http::{HeaderName, HeaderValue, Method, Request, Uri, uri::PathAndQuery};
 use http_body::Body as _;
 use tokio::{net::TcpStream, sync::Semaphore, time::Instant};
 
@@ -29,6 +29,8 @@ pub(crate) struct Pod {
     in_flight: AtomicUsize,
     /// The last connection was refused: others are asked first.
     refused: AtomicBool,
+    /// It took a connection once: it has started.
+    started: AtomicBool,
     /// By the number of the worker that they belong to.
     free: Mutex<Vec<Vec<(Connection, Instant)>>>,
     /// When a pod has just come, all who waited for it want a connection: more than its queue of those to accept holds.
@@ -75,6 +77,7 @@ impl Pod {
             host,
             in_flight: AtomicUsize::new(0),
             refused: AtomicBool::new(false),
+            started: AtomicBool::new(false),
             free: Mutex::default(),
             connecting: Semaphore::new(CONNECTING),
         }
@@ -85,33 +88,42 @@ impl Pod {
         (self.refused.load(Ordering::Relaxed), self.in_flight.load(Ordering::Relaxed))
     }
 
+    pub(crate) fn has_started(&self) -> bool {
+        self.started.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn take(self: &Arc<Self>) -> Taken {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         Taken { pod: self.clone(), lasting: None }
     }
 
     /// Sends on a free connection or on a new one. A connection that turns out to be closed is no reason to fail, as
-    /// long as the pod cannot have seen the request or does not mind seeing it twice.
+    /// long as the pod cannot have seen the request or does not mind seeing it twice. Not more often, so `repeated` is
+    /// handed from pod to pod: the request may be what they die of.
     pub(crate) async fn send(
         &self,
         mut request: Box<Request<Outgoing>>,
         connect_timeout: Duration,
+        repeated: &mut bool,
     ) -> Result<Exchange, SendError> {
-        let _connecting = loop {
-            while let Some(connection) = self.reuse() {
-                let again = copy_if_repeatable(&request);
+        let place = loop {
+            while !*repeated && let Some((connection, _)) = self.with_free(Vec::pop) {
+                let again = Again::of(&request);
                 request = match connection.exchange(request).await {
                     Ok(exchange) => return Ok(exchange),
                     Err(Failure::NotSent(request)) => request,
-                    Err(Failure::Broken(error)) => match again {
-                        Some(again) => again,
+                    Err(Failure::Broken(error)) => match again.and_then(Again::into_request) {
+                        Some(again) => {
+                            *repeated = true;
+                            again
+                        }
                         None => return Err(SendError::Broken { error, again: None }),
                     },
                 };
             }
             let place = self.connecting.acquire().await;
             // While this waited, a call may have ended and left its connection.
-            if self.with_free(|free| free.is_empty()) {
+            if *repeated || self.with_free(|free| free.is_empty()) {
                 break place;
             }
         };
@@ -119,24 +131,15 @@ impl Pod {
             Ok(connection) => connection,
             Err(error) => return Err(SendError::Refused { request, error }),
         };
-        let again = copy_if_repeatable(&request);
+        drop(place);
+        let again = if *repeated { None } else { Again::of(&request) };
         connection.exchange(request).await.map_err(|failure| match failure {
             Failure::NotSent(request) => {
                 let error = io::Error::new(io::ErrorKind::ConnectionReset, "closed before the call was sent");
                 SendError::Refused { request, error }
             }
-            Failure::Broken(error) => SendError::Broken { error, again },
+            Failure::Broken(error) => SendError::Broken { error, again: again.and_then(Again::into_request) },
         })
-    }
-
-    /// A connection that was used before, if one is free and still open.
-    fn reuse(&self) -> Option<Connection> {
-        loop {
-            let (mut connection, _) = self.with_free(Vec::pop)?;
-            if connection.is_ready() {
-                return Some(connection);
-            }
-        }
     }
 
     async fn connect(&self, timeout: Duration) -> io::Result<Connection> {
@@ -145,6 +148,9 @@ impl Pod {
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer for {timeout:?}"))),
         };
         self.refused.store(connected.is_err(), Ordering::Relaxed);
+        if connected.is_ok() {
+            self.started.store(true, Ordering::Relaxed);
+        }
         Connection::open(connected?).await
     }
 
@@ -173,16 +179,43 @@ impl Pod {
     }
 }
 
-/// A request without a body and with a method that promises to change nothing may be sent twice.
-fn copy_if_repeatable(request: &Request<Outgoing>) -> Option<Box<Request<Outgoing>>> {
-    let is_repeatable = request.method().is_safe() && request.body().is_end_stream();
-    is_repeatable.then(|| {
-        let mut copy = Box::new(Request::new(Outgoing::empty()));
-        *copy.method_mut() = request.method().clone();
-        *copy.uri_mut() = request.uri().clone();
-        *copy.headers_mut() = request.headers().clone();
-        copy
-    })
+/// A request without a body and with a method that promises to change nothing: it may be sent twice.
+///
+/// It hardly ever is, so the copy is only text: what is asked for, and the headers, each in a line.
+struct Again {
+    method: Method,
+    lines: Vec<u8>,
+}
+
+impl Again {
+    fn of(request: &Request<Outgoing>) -> Option<Self> {
+        if !request.method().is_safe() || !request.body().is_end_stream() {
+            return None;
+        }
+        let mut lines = Vec::with_capacity(512);
+        lines.extend_from_slice(request.uri().path_and_query().map_or("/", PathAndQuery::as_str).as_bytes());
+        for (name, value) in request.headers() {
+            lines.push(b'\n');
+            lines.extend_from_slice(name.as_str().as_bytes());
+            lines.push(b':');
+            lines.extend_from_slice(value.as_bytes());
+        }
+        Some(Again { method: request.method().clone(), lines })
+    }
+
+    /// None cannot be: it was a request before.
+    fn into_request(self) -> Option<Box<Request<Outgoing>>> {
+        let mut request = Box::new(Request::new(Outgoing::empty()));
+        let mut lines = self.lines.split(|byte| *byte == b'\n');
+        *request.method_mut() = self.method;
+        *request.uri_mut() = Uri::try_from(lines.next()?).ok()?;
+        for line in lines {
+            let colon = line.iter().position(|byte| *byte == b':')?;
+            let (name, value) = (HeaderName::from_bytes(&line[..colon]), &line[colon + 1..]);
+            request.headers_mut().append(name.ok()?, HeaderValue::from_bytes(value).ok()?);
+        }
+        Some(request)
+    }
 }
 
 // === impl Taken ===
@@ -198,10 +231,8 @@ impl Taken {
         self
     }
 
-    pub(crate) fn give_back(&self, mut connection: Connection) {
-        if !connection.is_ready() {
-            return;
-        }
+    pub(crate) fn give_back(&self, connection: Connection) {
+        let Some(connection) = connection.freed() else { return };
         self.pod.with_free(|free| {
             if free.len() < MOST_FREE {
                 free.push((connection, Instant::now()));

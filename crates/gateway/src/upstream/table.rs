@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use functions::{Catalog, Function, Snapshot};
+use functions::{Activity, Catalog, Function, Snapshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
@@ -19,6 +19,7 @@ use crate::{
 pub(crate) struct Table {
     catalog: Catalog,
     metrics: Metrics,
+    activity: Activity,
     known: RwLock<Known>,
 }
 
@@ -32,8 +33,8 @@ struct Known {
 const SWEEP: Duration = Duration::from_secs(2);
 
 impl Table {
-    pub(crate) fn new(catalog: Catalog, metrics: Metrics) -> Arc<Self> {
-        let table = Arc::new(Table { catalog, metrics, known: RwLock::default() });
+    pub(crate) fn new(catalog: Catalog, metrics: Metrics, activity: Activity) -> Arc<Self> {
+        let table = Arc::new(Table { catalog, metrics, activity, known: RwLock::default() });
         table.follow();
         table
     }
@@ -82,7 +83,8 @@ impl Table {
                 }
                 None => {
                     let state = State::of(function.clone(), &[]);
-                    Arc::new(Upstream::new(name.clone(), self.metrics.of(name), state))
+                    let (metrics, activity) = (self.metrics.of(name), self.activity.function(name));
+                    Arc::new(Upstream::new(name.clone(), metrics, activity, state))
                 }
             };
             functions.insert(name.clone(), upstream);

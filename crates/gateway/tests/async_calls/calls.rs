@@ -250,6 +250,33 @@ pub async fn large_answers_are_not_kept(store: Shared) {
     assert_eq!(header(&result, "ballast-result-truncated"), "true");
 }
 
+pub async fn dead_calls_of_private_paths_are_not_told_of(store: Shared) {
+    let pod = FakePod::start(|_| async move { answer(500, "x") }).await;
+    let mut settings = retries(0);
+    let node = Node::start(store, &[function("f", settings.clone(), vec![pod.ready()])]).await;
+    let [open, admin] =
+        [node.accept("/async-function/f/open", "").await, node.accept("/async-function/f/admin", "").await];
+    node.result("f", &open).await;
+    node.result("f", &admin).await;
+    settings.path_visibility = vec![("/admin".into(), Visibility::Private)];
+    publish(&node.catalog, &[function("f", settings, vec![pod.ready()])]);
+    let list: serde_json::Value =
+        serde_json::from_slice(node.get("/async-function-dead/f").await.body()).unwrap();
+    assert_eq!(list.as_array().unwrap().iter().map(|dead| &dead["Id"]).collect::<Vec<_>>(), [&open]);
+    let path = format!("/async-function-dead/f/{admin}");
+    for (method, path) in [
+        (Method::GET, path.clone()),
+        (Method::DELETE, path.clone()),
+        (Method::POST, format!("{path}/replay")),
+    ] {
+        assert_eq!(
+            node.ask(method.clone(), &path, "").await.status(),
+            StatusCode::NOT_FOUND,
+            "{method} {path}"
+        );
+    }
+}
+
 pub async fn private_calls_are_not_told_of(store: Shared) {
     let settings = Settings { visibility: Visibility::Private, ..retries(0) };
     let node = Node::start(store.clone(), &[function("f", settings.clone(), Vec::new())]).await;

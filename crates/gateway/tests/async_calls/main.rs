@@ -44,6 +44,7 @@ on_both! {
         what_a_lost_node_held_is_made_again,
         large_answers_are_not_kept,
         private_calls_are_not_told_of,
+        dead_calls_of_private_paths_are_not_told_of,
     },
     flaky::{
         without_the_store_nothing_is_accepted,

@@ -1,10 +1,16 @@
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use http::StatusCode;
-use tokio::{io::AsyncReadExt, sync::Semaphore};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::Semaphore,
+};
 
 use crate::support::*;
 
@@ -97,14 +103,41 @@ async fn when_all_refuse_for_long_the_caller_may_try_again() {
         gateway::Hooks::default(),
     )
     .await;
-    let nobody = Nobody::new();
-    let mut fib = function("fib", &[]);
-    fib.pods = vec![ready_at(nobody.0)];
-    rig.functions([fib]);
+    let pod = Pod::echo("pod").await;
+    rig.functions([function("fib", &[&pod])]);
+    assert_eq!(rig.get("/function/fib").await.status(), 200);
+    drop(pod);
     let answer = rig.get("/function/fib").await;
     assert_eq!((answer.status().as_u16(), header_of(&answer, "ballast-error")), (503, Some("no-connection")));
     assert_eq!(header_of(&answer, "retry-after"), Some("1"));
     assert!(text(&answer).starts_with("no pod of fib takes a connection: "), "{}", text(&answer));
+}
+
+/// Without a readiness probe a pod is called ready before it listens. That is a part of its waking, for which the call has
+/// its whole time.
+#[tokio::test]
+async fn a_pod_that_does_not_listen_yet_is_waited_for() {
+    let patience = std::time::Duration::from_millis(50);
+    let rig = Rig::with(
+        gateway::Options { refused_patience: patience, ..gateway::Options::default() },
+        gateway::Hooks::default(),
+    )
+    .await;
+    let Nobody(address, socket) = Nobody::new();
+    let mut fib = function("fib", &[]);
+    fib.pods = vec![ready_at(address)];
+    rig.functions([fib]);
+    let call = rig.start("GET", "/function/fib", "");
+    // after 20 ms, 40 ms and so on, so that the patience is long over
+    until("refusals", || rig.metric("ballast_gateway_retried_calls_total", "fib") >= 5.0).await;
+    let listener = socket.listen(16).unwrap();
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let _ = stream.read(&mut [0; 1024]).await;
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nlate").await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    assert_eq!(text(&patient("the answer", call).await.unwrap()), "late");
 }
 
 /// The catalog changes under load. Pods that it no longer names finish what they have, as pods do that are told to stop.
@@ -165,6 +198,44 @@ async fn a_call_that_changes_nothing_survives_its_pod() {
         );
         assert_eq!(header_of(&answer, "retry-after"), None, "the call may have happened");
     }
+}
+
+/// However many connections are free: the call may be what the pod dies of.
+#[tokio::test]
+async fn a_call_that_kills_is_made_twice_at_most() {
+    let rig = Arc::new(Rig::new().await);
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut fib = function("fib", &[]);
+    fib.pods = vec![ready_at(listener.local_addr().unwrap())];
+    rig.functions([fib]);
+    let (deaths, together) = (Arc::new(AtomicUsize::new(0)), Arc::new(tokio::sync::Barrier::new(8)));
+    tokio::spawn({
+        let deaths = deaths.clone();
+        async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let (deaths, together) = (deaths.clone(), together.clone());
+                tokio::spawn(async move {
+                    let mut request = [0; 1024];
+                    while let Ok(n @ 1..) = stream.read(&mut request).await {
+                        if request[..n].starts_with(b"GET /die") {
+                            deaths.fetch_add(1, Ordering::SeqCst);
+                            return;
+                        }
+                        together.wait().await;
+                        stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
+                    }
+                });
+            }
+        }
+    });
+    // as many connections, free from then on
+    let calls: Vec<_> = (0..8).map(|_| rig.start("GET", "/function/fib", "")).collect();
+    for call in calls {
+        assert_eq!(patient("an answer", call).await.unwrap().status(), 204);
+    }
+    assert_eq!(rig.get("/function/fib/die").await.status(), 502);
+    assert_eq!(deaths.load(Ordering::SeqCst), 2);
 }
 
 /// Takes connections and requests, and answers with nothing.

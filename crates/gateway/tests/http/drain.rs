@@ -50,6 +50,27 @@ async fn calls_under_way_are_finished_and_no_more_accepted() {
     patient("the end", rig.ended).await.unwrap();
 }
 
+/// Who balances over the nodes asks first whether they are ready, and sends calls until it has heard that one is not.
+#[tokio::test]
+async fn calls_are_taken_until_others_have_heard_of_the_end() {
+    let options = Options { linger: Duration::from_secs(3600), ..Options::default() };
+    let rig = Rig::with(options, Hooks::default()).await;
+    let pod = Pod::echo("pod").await;
+    rig.functions([function("fib", &[&pod])]);
+    assert_eq!(rig.get("/ready").await.status(), 200);
+    rig.shutdown.cancel();
+    patient("the end to be announced", async {
+        while rig.get("/ready").await.status() == 200 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    })
+    .await;
+    assert!(text(&rig.get("/ready").await).contains("shutting down"));
+    let answer = rig.raw("GET /function/fib HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    assert!(!rig.ended.is_finished());
+}
+
 #[tokio::test]
 async fn an_idle_connection_is_closed_at_the_end() {
     let rig =

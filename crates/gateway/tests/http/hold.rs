@@ -184,6 +184,35 @@ async fn a_client_that_leaves_waits_no_longer() {
         until(&format!("{head:?} to be given up"), || rig.held() == 0 && rig.activity.of("fib").active == 0)
             .await;
     }
+    let mut client = rig.connect().await;
+    client
+        .write_all(b"POST /function/fib HTTP/1.1\r\nhost: x\r\ncontent-length: 500000\r\n\r\n")
+        .await
+        .unwrap();
+    client.write_all(&[b'x'; 500_000]).await.unwrap();
+    until("the call to be held", || rig.held() == 1).await;
+    drop(client);
+    until("a long body to be given up", || rig.held() == 0).await;
+}
+
+/// Calls that wait for one another's answers: more than connections are made at the same time.
+#[tokio::test]
+async fn slow_calls_do_not_keep_others_from_their_pod() {
+    let rig = Rig::new().await;
+    let together = Arc::new(tokio::sync::Barrier::new(100));
+    let pod = Pod::start(move |_| {
+        let together = together.clone();
+        async move {
+            together.wait().await;
+            whole(http::StatusCode::OK, "together")
+        }
+    })
+    .await;
+    rig.functions([function("fib", &[&pod])]);
+    let calls: Vec<_> = (0..100).map(|_| rig.start("GET", "/function/fib", "")).collect();
+    for call in calls {
+        assert_eq!(text(&patient("an answer", call).await.unwrap()), "together");
+    }
 }
 
 /// What was read of a body while the call waited comes first, then the rest.

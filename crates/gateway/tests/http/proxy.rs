@@ -319,6 +319,39 @@ async fn a_body_that_stands_still_is_given_up() {
     until("the pod to be told", || send.is_closed()).await;
 }
 
+/// A client that takes nothing of its answer would keep the function awake for ever.
+#[tokio::test]
+async fn a_client_that_does_not_read_is_given_up() {
+    let options = Options { body_idle_timeout: Duration::from_millis(200), ..Options::default() };
+    let rig = Rig::with(options, Hooks::default()).await;
+    let pod = Pod::start(|_| async { whole(StatusCode::OK, vec![b'x'; 64 << 20]) }).await;
+    rig.functions([function("fib", &[&pod])]);
+    let mut client = rig.connect().await;
+    client.write_all(b"GET /function/fib HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    until("the call", || pod.calls() == 1).await;
+    until("it to be given up", || rig.activity.of("fib").active == 0).await;
+    drop(client);
+}
+
+/// Bodies that are needed as a whole take memory before anything has come of them.
+#[tokio::test]
+async fn bodies_in_memory_are_bounded_in_all() {
+    let options = Options { body_memory: 100_000, ..Options::default() };
+    let rig = Rig::with(options, Hooks::default()).await;
+    rig.functions([function("fib", &[])]);
+    let mut unfinished = rig.connect().await;
+    let head = "POST /async-function/fib HTTP/1.1\r\nhost: x\r\ncontent-length: 90001\r\n\r\n";
+    unfinished.write_all(head.as_bytes()).await.unwrap();
+    unfinished.write_all(&[b'x'; 90_000]).await.unwrap();
+    until("it to be in memory", || rig.gateway.body_memory_left() <= 10_000).await;
+    let answer = rig.post("/async-function/fib", vec![b'x'; 50_000]).await;
+    assert_eq!((answer.status().as_u16(), header_of(&answer, "ballast-error")), (503, Some("unavailable")));
+    assert_eq!(rig.post("/async-function/fib", vec![b'x'; 5_000]).await.status(), 202);
+    drop(unfinished);
+    until("room", || rig.gateway.body_memory_left() == 100_000).await;
+    assert_eq!(rig.post("/async-function/fib", vec![b'x'; 50_000]).await.status(), 202);
+}
+
 /// The client must notice that the answer is not whole.
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_not_passed_off_as_whole() {

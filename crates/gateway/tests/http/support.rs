@@ -193,7 +193,7 @@ pub fn ready_at(address: SocketAddr) -> functions::Pod {
 }
 
 /// An address where nobody listens: the port stays taken as long as this lives, by a socket that does not listen.
-pub struct Nobody(pub SocketAddr, #[expect(dead_code, reason = "keeps the port")] tokio::net::TcpSocket);
+pub struct Nobody(pub SocketAddr, pub tokio::net::TcpSocket);
 
 impl Nobody {
     pub fn new() -> Self {

@@ -20,6 +20,8 @@ async fn what_is_private_is_unknown_outside() {
         assert_eq!((answer.status().as_u16(), text(&answer)), (404, unknown.clone()), "{path}");
     }
     assert_eq!(rig.get("/function/asleep").await.status(), 404);
+    assert_eq!(rig.post("/wake-function/asleep", "").await.status(), 404);
+    assert_eq!(rig.post("/wake-functions", "").await.status(), 204);
     assert_eq!(rig.activity.of("asleep").last, None, "who may not call cannot wake either");
     // Only the address counts, and nobody can put on another's.
     let forged = rig.request("GET", "/function/secret").header("x-forwarded-for", "10.1.1.1");
@@ -103,4 +105,14 @@ async fn private_subscriptions_are_for_trusted_callers() {
     assert_eq!((open.calls(), closed.calls()), (2, 1));
     rig.snapshot([function_with("closed", &[&closed], subscribed(Visibility::Private))], &[]);
     assert_eq!(rig.post("/publish-event/paid", "").await.status(), 404);
+    // nor is an event a way around what is said of paths
+    let guarded = function_with("open", &[&open], |settings| {
+        subscribed(Visibility::Public)(settings);
+        settings.path_visibility = vec![("/admin".into(), Visibility::Private)];
+    });
+    rig.snapshot([guarded], &[]);
+    for (path, status) in [("/admin", 404), ("/%61dmin/x", 404), ("/other", 204)] {
+        assert_eq!(rig.post(&format!("/publish-event/paid{path}"), "").await.status(), status, "{path}");
+    }
+    assert_eq!(open.calls(), 3);
 }
