@@ -9,7 +9,7 @@ use futures::{
     FutureExt as _,
     future::{BoxFuture, Either, ready},
 };
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header, uri::PathAndQuery};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuery};
 use hyper::body::Incoming;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
@@ -161,6 +161,10 @@ impl Gateway {
         request_id: HeaderValue,
         request: Request<Incoming>,
     ) -> Either<impl Future<Output = Response<Body>> + use<>, BoxFuture<'static, Response<Body>>> {
+        if !names_its_host(&request) {
+            let refused = Refusal::BadRequest.reply("a request names its host, and only one");
+            return Either::Right(ready(refused).boxed());
+        }
         let route = Route::of(request.uri().path());
         if let Route::Call { name, path } = route
             && route.methods().contains(request.method())
@@ -294,6 +298,12 @@ impl Gateway {
             None => unknown_path(path),
         }
     }
+}
+
+/// Two servers may each believe another of two names (RFC 9112, 3.2).
+fn names_its_host<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(header::HOST).iter();
+    request.version() != Version::HTTP_11 || (hosts.next().is_some() && hosts.next().is_none())
 }
 
 /// What a pod is asked for: `path`, and the query untouched.

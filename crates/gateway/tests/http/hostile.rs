@@ -88,6 +88,20 @@ async fn what_could_be_read_in_two_ways() {
 }
 
 #[tokio::test]
+async fn a_request_names_one_host() {
+    let rig = Rig::new().await;
+    let (pod, seen) = witness().await;
+    rig.functions([function("fib", &[&pod])]);
+    for hosts in ["", "host: a\r\nhost: b\r\n", "host: a\r\nhost: a\r\n"] {
+        let answer = rig.raw(format!("GET /function/fib HTTP/1.1\r\n{hosts}connection: close\r\n\r\n")).await;
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{hosts:?}: {answer}");
+    }
+    assert_eq!(*seen.lock().unwrap(), Vec::<String>::new());
+    let old = rig.raw("GET /function/fib HTTP/1.0\r\n\r\n").await;
+    assert!(old.starts_with("HTTP/1.0 200 "), "{old}");
+}
+
+#[tokio::test]
 async fn first_lines_that_mean_harm() {
     let rig = Rig::new().await;
     let (pod, seen) = witness().await;
