@@ -5,11 +5,11 @@ mod read;
 mod tests;
 mod values;
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use decide::demand;
 
-pub use read::{Annotations, PREFIX, names, read};
+pub use read::{Annotations, MOST_PROBLEMS, PREFIX, names, read};
 
 /// All a function asks for. A bad annotation leaves its default here and a [`Problem`] beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,6 +72,20 @@ pub struct Problem {
     /// As written, `SlimFaas/Scale`.
     pub annotation: Arc<str>,
     pub message: String,
+}
+
+impl Problem {
+    /// Longer messages are cut off: what they quote may be as long as annotations can be, 256 KiB.
+    pub const LONGEST_MESSAGE: usize = 500;
+
+    pub fn new(annotation: impl Into<Arc<str>>, message: impl fmt::Display) -> Self {
+        let mut message = message.to_string();
+        if let Some((end, _)) = message.char_indices().nth(Self::LONGEST_MESSAGE) {
+            message.truncate(end);
+            message.push('…');
+        }
+        Problem { annotation: annotation.into(), message }
+    }
 }
 
 impl Default for Attempts {

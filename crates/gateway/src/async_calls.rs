@@ -8,8 +8,8 @@
 //!          └──── free place ◀────┴─▶ judge: done, again later, or dead ─▶ store
 //! ```
 //!
-//! A call is made at least once. How many are under way is kept by the leases of the store, so it holds over a change
-//! of master too.
+//! A call is made at least once. How many are under way, and on which pods, is kept by the leases of the store, so the
+//! limits hold over a change of master too.
 
 mod attempt;
 mod callback;

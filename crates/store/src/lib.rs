@@ -16,7 +16,7 @@ mod open;
 mod packed;
 mod queue;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -90,6 +90,8 @@ pub struct Taken {
     /// Names this time of giving out: whoever settles with an older one is refused.
     pub ticket: u64,
     pub enqueued_unix_ms: i64,
+    /// Which of [`Take::spots`] it is for.
+    pub spot: usize,
 }
 
 /// How much may be given out.
@@ -99,8 +101,11 @@ pub struct Take {
     pub holder: String,
     /// Of the whole queue, those given out before included.
     pub in_flight: usize,
-    /// At most so many now.
-    pub now: usize,
+    /// Where the work is to be done: at most one item for each entry, none where there is no room. Names mean nothing
+    /// to the store.
+    pub spots: Vec<Arc<str>>,
+    /// At one spot, those given out before included, whoever took them.
+    pub per_spot: usize,
     /// Given out again after so long, unless settled or extended.
     pub lease: Duration,
 }
@@ -177,6 +182,8 @@ pub trait Store: Send + Sync + 'static {
     /// None if it was never handed in, is done or was buried.
     async fn find(&self, queue: &str, id: &str) -> Result<Option<Place>>;
     async fn counts(&self, queue: &str) -> Result<Counts>;
+    /// How many are given out at each spot.
+    async fn spots(&self, queue: &str) -> Result<HashMap<Arc<str>, usize>>;
     /// Those that hold anything, in the order of names.
     async fn queues(&self) -> Result<Vec<String>>;
     /// Names of queues in which something may have become possible: an item came, was settled, or its time came. All

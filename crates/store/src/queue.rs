@@ -21,6 +21,9 @@ pub enum State {
     /// Given out. Past `until` it may be given out again; until then whoever has the ticket may still settle it.
     Taken {
         holder: String,
+        /// Empty in what was written before spots were.
+        #[serde(default)]
+        spot: Arc<str>,
         ticket: u64,
         until: Millis,
     },
@@ -60,6 +63,8 @@ pub struct Queue {
     bytes: u64,
     ready: BTreeSet<u64>,
     leases: BTreeSet<(Millis, u64)>,
+    /// How many of the leases are for each spot.
+    spots: HashMap<Arc<str>, usize>,
     waits: BTreeSet<(Millis, u64)>,
     dead: BTreeSet<u64>,
 }
@@ -114,14 +119,14 @@ impl Queue {
     /// Makes ready what waited for `now`; true if there was any.
     pub fn advance(&mut self, now: Millis) -> bool {
         let mut any = false;
-        for line in [&mut self.leases, &mut self.waits] {
-            while let Some((until, place)) = line.first().copied()
-                && until <= now
-            {
-                line.pop_first();
-                self.ready.insert(place);
-                any = true;
+        while let Some(place) = pop_due(&mut self.leases, now) {
+            if let State::Taken { spot, .. } = &self.items[&place].state {
+                leave(&mut self.spots, spot);
             }
+            any |= self.ready.insert(place);
+        }
+        while let Some(place) = pop_due(&mut self.waits, now) {
+            any |= self.ready.insert(place);
         }
         any
     }
@@ -132,10 +137,22 @@ impl Queue {
         [first(&self.leases), first(&self.waits)].into_iter().flatten().min()
     }
 
-    /// The places of what may be given out now, the oldest first. Call `advance` before.
-    pub fn choose(&self, take: &Take) -> Vec<u64> {
-        let room = take.in_flight.saturating_sub(self.leases.len()).min(take.now);
-        self.ready.iter().copied().take(room).collect()
+    /// The places of what may be given out now, the oldest first, each with the index of its spot. Call `advance`
+    /// before.
+    pub fn choose(&self, take: &Take) -> Vec<(u64, usize)> {
+        let room = take.in_flight.saturating_sub(self.leases.len());
+        let mut given: HashMap<&str, usize> = HashMap::new();
+        let free = take.spots.iter().enumerate().filter_map(|(index, spot)| {
+            let given = given.entry(spot).or_insert_with(|| self.spots.get(spot).copied().unwrap_or(0));
+            let is_free = *given < take.per_spot;
+            *given += usize::from(is_free);
+            is_free.then_some(index)
+        });
+        self.ready.iter().copied().zip(free).take(room).collect()
+    }
+
+    pub fn spots(&self) -> &HashMap<Arc<str>, usize> {
+        &self.spots
     }
 
     /// Those whose lease is over and that were not given out again.
@@ -160,7 +177,10 @@ impl Queue {
     fn index(&mut self, place: u64, state: &State) {
         match state {
             State::Ready => drop(self.ready.insert(place)),
-            State::Taken { until, .. } => drop(self.leases.insert((*until, place))),
+            State::Taken { until, spot, .. } => {
+                self.leases.insert((*until, place));
+                *self.spots.entry(spot.clone()).or_default() += 1;
+            }
             State::Waiting { until } => drop(self.waits.insert((*until, place))),
             State::Dead { .. } => drop(self.dead.insert(place)),
         }
@@ -171,7 +191,11 @@ impl Queue {
         self.ready.remove(&place);
         match state {
             State::Ready => {}
-            State::Taken { until, .. } => drop(self.leases.remove(&(*until, place))),
+            State::Taken { until, spot, .. } => {
+                if self.leases.remove(&(*until, place)) {
+                    leave(&mut self.spots, spot);
+                }
+            }
             State::Waiting { until } => drop(self.waits.remove(&(*until, place))),
             State::Dead { .. } => drop(self.dead.remove(&place)),
         }
@@ -179,14 +203,15 @@ impl Queue {
 }
 
 impl Item {
-    pub fn taken(&self, take: &Take, ticket: u64, now: Millis) -> (u32, State) {
-        let until = after(now, take.lease);
-        (self.attempts + 1, State::Taken { holder: take.holder.clone(), ticket, until })
+    /// At the spot of this index.
+    pub fn taken(&self, take: &Take, spot: usize, ticket: u64, now: Millis) -> (u32, State) {
+        let (holder, spot, until) = (take.holder.clone(), take.spots[spot].clone(), after(now, take.lease));
+        (self.attempts + 1, State::Taken { holder, spot, ticket, until })
     }
 
     /// None if the ticket is not the last one given out, or the item is not given out at all.
     pub fn settled(&self, ticket: u64, settle: Settle, now: Millis) -> Option<Next> {
-        let State::Taken { ticket: current, holder, until } = &self.state else { return None };
+        let State::Taken { ticket: current, holder, spot, until } = &self.state else { return None };
         if *current != ticket {
             return None;
         }
@@ -198,8 +223,8 @@ impl Item {
             // its room may be another's by now
             Settle::Extend(_) if *until <= now => None,
             Settle::Extend(lease) => {
-                let until = after(now, lease);
-                Some(stays(State::Taken { holder: holder.clone(), ticket, until }))
+                let (holder, spot, until) = (holder.clone(), spot.clone(), after(now, lease));
+                Some(stays(State::Taken { holder, spot, ticket, until }))
             }
         }
     }
@@ -228,6 +253,21 @@ impl Item {
     }
 }
 
+/// The next place whose time has come.
+fn pop_due(line: &mut BTreeSet<(Millis, u64)>, now: Millis) -> Option<u64> {
+    let (until, place) = line.first().copied()?;
+    (until <= now && line.pop_first().is_some()).then_some(place)
+}
+
+fn leave(spots: &mut HashMap<Arc<str>, usize>, spot: &Arc<str>) {
+    if let Some(count) = spots.get_mut(spot) {
+        *count -= 1;
+        if *count == 0 {
+            spots.remove(spot);
+        }
+    }
+}
+
 pub fn after(now: Millis, time: std::time::Duration) -> Millis {
     now.saturating_add(i64::try_from(time.as_millis()).unwrap_or(i64::MAX))
 }
@@ -236,4 +276,16 @@ pub fn after(now: Millis, time: std::time::Duration) -> Millis {
 pub fn now() -> Millis {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn leases_written_before_there_were_spots_are_read() {
+        let written = r#"{"Taken":{"holder":"node-a","ticket":7,"until":1000}}"#;
+        let state: State = serde_json::from_str(written).unwrap();
+        assert_eq!(state, State::Taken { holder: "node-a".into(), spot: "".into(), ticket: 7, until: 1000 });
+    }
 }

@@ -1,8 +1,8 @@
 //! From annotations to [`Settings`]. What cannot be used turns off its own feature and leaves a [`Problem`].
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
-use decide::demand::{Scale, Schedule};
+use decide::demand::Scale;
 
 use super::{Problem, Settings, values};
 
@@ -13,6 +13,10 @@ pub const PREFIX: &str = "SlimFaas/";
 /// Each of these makes a workload a function, even without `SlimFaas/Function`.
 const NAMED_BY_THE_GUIDE: [&str; 6] =
     ["ReplicasMin", "ReplicasAtStart", "TimeoutSecondBeforeSetReplicasMin", "DependsOn", "Schedule", "Scale"];
+
+/// So many problems of one annotation are told, and so many annotations that there are not: a list may have tens of
+/// thousands of bad items, and each would be an Event, a line in the log and a row of the status.
+pub const MOST_PROBLEMS: usize = 10;
 
 /// Known, but not offered here.
 const OF_JOBS: [&str; 4] = ["Job", "JobImagesWhitelist", "NumberParallelJob", "Schedules"];
@@ -25,7 +29,7 @@ pub fn read(
     template: Option<&Annotations>,
     object: Option<&Annotations>,
 ) -> Option<(Settings, Vec<Problem>)> {
-    let mut given = Given { template, object, problems: Vec::new() };
+    let mut given = Given { template, object, problems: Vec::new(), untold: BTreeMap::new() };
     let declared = given.flag("Function");
     let is_named = NAMED_BY_THE_GUIDE.iter().any(|name| given.get(name).is_some());
     if declared == Some(false) || (declared.is_none() && !is_named) {
@@ -36,9 +40,7 @@ pub fn read(
     given.set("ReplicasMin", &mut scaling.min, values::replicas);
     given.set("ReplicasAtStart", &mut scaling.at_start, values::replicas);
     given.set("TimeoutSecondBeforeSetReplicasMin", &mut scaling.timeout_seconds, values::seconds);
-    given.set("Schedule", &mut scaling.schedule, |text| {
-        decide::input::parse::<Schedule>(text).map_err(|error| error.to_string())
-    });
+    given.set("Schedule", &mut scaling.schedule, values::schedule);
     let scale = given.parse("Scale", values::scale);
     if let Some((mut scale, interval)) = scale {
         given.prepare(&mut scale, namespace, app);
@@ -64,13 +66,15 @@ pub fn read(
         given.set(name, &mut settings.trusted, values::trust);
     }
     given.report_unknown();
-    Some((settings, given.problems))
+    Some((settings, given.into_problems()))
 }
 
 struct Given<'a> {
     template: Option<&'a Annotations>,
     object: Option<&'a Annotations>,
     problems: Vec<Problem>,
+    /// By annotation, how many more there are.
+    untold: BTreeMap<String, usize>,
 }
 
 impl<'a> Given<'a> {
@@ -81,8 +85,20 @@ impl<'a> Given<'a> {
     }
 
     fn problem(&mut self, name: &str, message: impl fmt::Display) {
-        let annotation: Arc<str> = format!("{PREFIX}{name}").into();
-        self.problems.push(Problem { annotation, message: message.to_string() });
+        let annotation = format!("{PREFIX}{name}");
+        let told = self.problems.iter().filter(|problem| *problem.annotation == *annotation).count();
+        if told < MOST_PROBLEMS {
+            self.problems.push(Problem::new(annotation, message));
+        } else {
+            *self.untold.entry(annotation).or_default() += 1;
+        }
+    }
+
+    fn into_problems(mut self) -> Vec<Problem> {
+        let more =
+            |(annotation, n)| Problem::new(annotation, format_args!("and {n} more problems like these"));
+        self.problems.extend(self.untold.into_iter().map(more));
+        self.problems
     }
 
     fn parse<T>(&mut self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Option<T> {
@@ -148,7 +164,12 @@ impl<'a> Given<'a> {
         }
         found.sort_unstable();
         found.dedup();
-        for name in found.into_iter().filter(|name| !names().any(|known| known == *name)) {
+        found.retain(|name| !names().any(|known| known == *name));
+        let untold = found.split_off(found.len().min(MOST_PROBLEMS)).len();
+        if untold > 0 {
+            self.problem("", format_args!("there are {untold} more annotations that do nothing"));
+        }
+        for name in found {
             let message = match OF_JOBS.contains(&name) {
                 true => "jobs are not offered: this annotation does nothing",
                 false => "there is no such annotation: look for a typing error",

@@ -1,8 +1,11 @@
 //! The values of annotations. Each parser says what it found and what it expected.
 
-use std::{ops::RangeInclusive, sync::Arc, time::Duration};
+use std::{collections::HashSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
-use decide::{demand::Scale, input};
+use decide::{
+    demand::{Scale, Schedule},
+    input,
+};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,6 +16,13 @@ const MOST_REPLICAS: i64 = 150_000;
 const WEEK: i64 = 7 * 24 * 3600;
 const MOST_NAMES: usize = 1_000;
 const MOST_ATTEMPTS: usize = 100;
+/// Each is worked out at every decision.
+const MOST_TRIGGERS: usize = 100;
+const MOST_POLICIES: usize = 100;
+/// Bytes: `${app}` may become forty times as long.
+const LONGEST_QUERY: usize = 16 << 10;
+/// One for each minute of a day.
+const MOST_TIMES: usize = 24 * 60;
 
 pub fn replicas(text: &str) -> Result<i32, String> {
     number(text, 0..=MOST_REPLICAS).map(|n| n as i32)
@@ -64,19 +74,24 @@ pub fn names(text: &str) -> Result<Vec<Arc<str>>, String> {
         true => input::parse(text).map_err(|error| format!("expected a list of names: {error}"))?,
         false => items(text).map(str::to_owned).collect(),
     };
-    let mut names: Vec<Arc<str>> = Vec::new();
+    let (mut names, mut seen) = (Vec::new(), HashSet::new());
     // Processes beside SlimFaas itself: there are none in a cluster.
     for name in all.iter().map(|name| name.trim()).filter(|name| !name.starts_with(LOCAL_PROCESS)) {
         if !is_name(name) {
             return Err(format!("expected names of functions, found {}", shown(name)));
         }
-        if !names.iter().any(|known| **known == *name) {
-            names.push(name.into());
+        if seen.insert(name) {
+            names.push(Arc::from(name));
         }
     }
-    match names.len() <= MOST_NAMES {
-        true => Ok(names),
-        false => Err(format!("expected at most {MOST_NAMES} names, found {}", names.len())),
+    at_most(MOST_NAMES, "names", names.len())?;
+    Ok(names)
+}
+
+fn at_most(most: usize, what: &str, found: usize) -> Result<(), String> {
+    match found <= most {
+        true => Ok(()),
+        false => Err(format!("expected at most {most} {what}, found {found}")),
     }
 }
 
@@ -111,6 +126,13 @@ fn qualified(item: &str, default: Visibility) -> (Visibility, &str) {
     parts.unwrap_or((default, item))
 }
 
+pub fn schedule(text: &str) -> Result<Schedule, String> {
+    let schedule: Schedule = input::parse(text).map_err(|error| error.to_string())?;
+    at_most(MOST_TIMES, "times to wake up", schedule.default.wake_up.len())?;
+    at_most(MOST_TIMES, "timeouts", schedule.default.scale_down_timeout.len())?;
+    Ok(schedule)
+}
+
 /// The scale, and how often pods are scraped for it.
 pub fn scale(text: &str) -> Result<(Scale, Option<Duration>), String> {
     const INTERVAL: &str = "ScrapeIntervalMilliseconds";
@@ -128,6 +150,11 @@ pub fn scale(text: &str) -> Result<(Scale, Option<Duration>), String> {
     };
     let scale: Scale = input::parse(&json.to_string()).map_err(words)?;
     scale.check().map_err(words)?;
+    at_most(MOST_TRIGGERS, "triggers", scale.triggers.len())?;
+    let longest = scale.triggers.iter().map(|trigger| trigger.query.len()).max().unwrap_or(0);
+    at_most(LONGEST_QUERY, "bytes in a query", longest)?;
+    at_most(MOST_POLICIES, "policies", scale.behavior.scale_up.policies().len())?;
+    at_most(MOST_POLICIES, "policies", scale.behavior.scale_down.policies().len())?;
     Ok((scale, interval))
 }
 
@@ -195,10 +222,7 @@ fn timeout(section: &str, seconds: Option<i64>) -> Result<Option<Duration>, Stri
 }
 
 fn list(section: &str, name: &str, all: Vec<i64>, range: RangeInclusive<i64>) -> Result<Vec<i64>, String> {
-    if all.len() > MOST_ATTEMPTS {
-        let found = all.len();
-        return Err(format!("{section}.{name}: expected at most {MOST_ATTEMPTS} numbers, found {found}"));
-    }
+    at_most(MOST_ATTEMPTS, "numbers", all.len()).map_err(|error| format!("{section}.{name}: {error}"))?;
     match all.iter().find(|n| !range.contains(n)) {
         None => Ok(all),
         Some(n) => {

@@ -1,21 +1,41 @@
 //! What holds of any annotations. The property test and the fuzz target both throw theirs at it.
 
-use api::slimfaas::{Annotations, PREFIX, Problem, Settings, read};
+use std::collections::BTreeSet;
+
+use api::slimfaas::{Annotations, MOST_PROBLEMS, PREFIX, Problem, Settings, names, read};
 
 /// Each annotation decides on its own feature and on nothing else; one that is refused counts for as much as one that is
 /// not there, and the reason names it.
 pub fn each_harms_only_itself(template: &Annotations, object: &Annotations) {
     let Some((settings, problems)) = read("shop", "cart", Some(template), Some(object)) else { return };
-    for name in template.keys().chain(object.keys()) {
-        let Some((mut others, problems_of_others)) = without(name, template, object) else { continue };
-        let (own, rest): (Vec<Problem>, Vec<Problem>) =
+    are_few_and_short(&problems);
+    let is_known =
+        |name: &str| name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name));
+    let all: BTreeSet<&String> = template.keys().chain(object.keys()).collect();
+    let unknown = all.iter().filter(|name| name.starts_with(PREFIX) && !is_known(name)).count();
+    // Of too many that there are not, only their number is told.
+    let is_compared = |problem: &Problem| unknown <= MOST_PROBLEMS || is_known(&problem.annotation);
+    for name in all {
+        let Some((mut others, mut problems_of_others)) = without(name, template, object) else { continue };
+        let (own, mut rest): (Vec<Problem>, Vec<Problem>) =
             problems.iter().cloned().partition(|problem| *problem.annotation == **name);
+        problems_of_others.retain(is_compared);
+        rest.retain(is_compared);
         assert_eq!(rest, problems_of_others, "{name} changes what is said of others");
         assert!(own.iter().all(|problem| !problem.message.is_empty()), "{name} is refused without a reason");
         if own.is_empty() || keeps_what_is_usable(name) {
             take(&mut others, &settings, name);
         }
         assert_eq!(settings, others, "{name} changes more than its own feature");
+    }
+}
+
+/// Whatever they quote and however many items are bad.
+pub fn are_few_and_short(problems: &[Problem]) {
+    assert!(problems.len() <= (names().count() + 1) * (MOST_PROBLEMS + 1), "{} problems", problems.len());
+    for Problem { annotation, message } in problems {
+        let length = message.chars().count();
+        assert!(length <= Problem::LONGEST_MESSAGE + 1, "{annotation}: a message of {length} characters");
     }
 }
 

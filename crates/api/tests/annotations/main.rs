@@ -3,7 +3,7 @@
 
 mod law;
 
-use api::slimfaas::{Annotations, PREFIX, Settings, names, read};
+use api::slimfaas::{Annotations, MOST_PROBLEMS, PREFIX, Problem, Settings, names, read};
 use proptest::prelude::*;
 
 /// Every annotation, with a value that it takes.
@@ -121,4 +121,68 @@ fn good_values_are_taken_and_are_not_the_defaults() {
         assert_eq!(problems, [], "{name}");
         assert_eq!(settings == Settings::default(), name == "Function", "{name}: {settings:?}");
     }
+}
+
+/// As much as Kubernetes lets an object have.
+const ALL_BYTES: usize = 256 << 10;
+
+/// A value of this many items that fills an object, and what is made of its number.
+fn filled(item: impl Fn(usize) -> String, before: &str, after: &str, between: &str) -> String {
+    let mut value = before.to_owned();
+    for n in 0.. {
+        let next = item(n);
+        if value.len() + between.len() + next.len() + after.len() + 100 > ALL_BYTES {
+            break;
+        }
+        if n > 0 {
+            value += between;
+        }
+        value += &next;
+    }
+    value + after
+}
+
+/// Annotations that are as large as they can be, each bad in as many places as it can be. Read in a time that grows with
+/// their size and no faster: a list of names took a minute when each was looked for among those before it.
+#[test]
+fn many_bad_items_are_few_problems() {
+    let trigger = |n| format!(r#"{{"Query":"","Threshold":-{n}}}"#);
+    let long = "x".repeat(ALL_BYTES - 200);
+    for (name, value, told) in [
+        ("SubscribeEvents", filled(|_| "Private:".into(), "", "", ","), MOST_PROBLEMS + 1),
+        ("PathsStartWithVisibility", filled(|n| format!("{n}"), "", "", ","), MOST_PROBLEMS + 1),
+        ("DependsOn", filled(|n| format!("n{n}"), "", "", ","), 1),
+        ("DependsOn", filled(|n| format!("\"n{n}\""), "[", "]", ","), 1),
+        ("Scale", filled(trigger, r#"{"Triggers":["#, "]}", ","), 1),
+        ("Scale", format!(r#"{{"Triggers":[{}]}}"#, vec![trigger(1); 100].join(",")), MOST_PROBLEMS + 1),
+        ("Scale", format!(r#"{{"Triggers":[{{"Query":"{}","Threshold":1}}]}}"#, "${app}+".repeat(30_000)), 1),
+        ("Schedule", filled(|_| r#""08:30""#.into(), r#"{"Default":{"WakeUp":["#, "]}}", ","), 1),
+        ("Schedule", format!(r#"{{"TimeZoneID":"{long}"}}"#), 1),
+        ("Configuration", format!(r#"{{"{long}":1}}"#), 1),
+        (
+            "Configuration",
+            format!(r#"{{"DefaultAsync":{{"TimeoutRetries":[{}]}}}}"#, vec!["-1"; 80_000].join(",")),
+            1,
+        ),
+        ("DefaultVisibility", long.clone(), 1),
+        ("Function", long.clone(), 1),
+    ] {
+        assert!(value.len() <= ALL_BYTES, "{name}");
+        let pairs = [("ReplicasMin", "1"), (name, &value)];
+        let given: Annotations = pairs.map(|(name, value)| (format!("{PREFIX}{name}"), value.into())).into();
+        let (_, problems) = read("shop", &"n".repeat(253), Some(&given), None).unwrap();
+        law::are_few_and_short(&problems);
+        let of_it = problems.iter().filter(|problem| problem.annotation.ends_with(name)).count();
+        assert_eq!((of_it, problems.len()), (told, told), "{name}: {problems:?}");
+    }
+}
+
+#[test]
+fn of_many_annotations_that_there_are_not_the_number_is_told() {
+    let mut given: Annotations = (0..9_000).map(|n| (format!("{PREFIX}no-{n}"), String::new())).collect();
+    given.insert(format!("{PREFIX}Function"), "true".into());
+    let (_, problems) = read("shop", "cart", Some(&given), None).unwrap();
+    law::are_few_and_short(&problems);
+    assert_eq!(problems.len(), MOST_PROBLEMS + 1);
+    assert_eq!(problems[0], Problem::new(PREFIX, "there are 8990 more annotations that do nothing"));
 }

@@ -75,7 +75,7 @@ impl Assembler {
                 // One name, one route: the first kind in the order of `workloads` has it.
                 let message =
                     format!("a {} of the same name is not served: rename one of them", workload.kind);
-                taken.problems.push(Problem { annotation: slimfaas::PREFIX.into(), message });
+                taken.problems.push(Problem::new(slimfaas::PREFIX, message));
                 continue;
             }
             let kind: &'static str = match &*workload.kind.kind {
@@ -112,7 +112,7 @@ impl Assembler {
             if workload.scales_itself {
                 let message =
                     "not scaled on demand, because spec.scaleConfig scales it: remove one of the two";
-                problems.push(Problem { annotation: slimfaas::PREFIX.into(), message: message.into() });
+                problems.push(Problem::new(slimfaas::PREFIX, message));
             } else {
                 let candidates = autoscalers.get(&*name).into_iter().flatten();
                 let of_it = candidates.filter(|autoscaler| scales(autoscaler, &workload.kind, &name));
@@ -124,7 +124,7 @@ impl Assembler {
                         "HorizontalPodAutoscaler {autoscaler} scales it too, so SlimFaas/Scale and SlimFaas/ReplicasMin \
                          count only at zero and on the way there: remove one of the two"
                     );
-                    problems.push(Problem { annotation: slimfaas::PREFIX.into(), message });
+                    problems.push(Problem::new(slimfaas::PREFIX, message));
                 }
                 objects.insert(name.clone(), Target::of(&workload.kind, workload.meta));
             }
@@ -184,8 +184,7 @@ impl Assembler {
             return Ok(None);
         };
         let endpoint = Endpoint::from_annotations(annotations, members::first_port(pod));
-        let endpoint = endpoint
-            .map_err(|error| Problem { annotation: "prometheus.io".into(), message: error.to_string() })?;
+        let endpoint = endpoint.map_err(|error| Problem::new("prometheus.io", error))?;
         let Some(endpoint) = endpoint else { return Ok(None) };
         let labels = Labels::from_pairs([
             ("job", app),
@@ -275,7 +274,7 @@ fn report_cycles(functions: &mut BTreeMap<Arc<str>, Function>) {
                 "{name} and {} depend on each other, so neither waits for the other: remove one direction",
                 cycle.join(", ")
             );
-            function.problems.push(Problem { annotation: "SlimFaas/DependsOn".into(), message });
+            function.problems.push(Problem::new("SlimFaas/DependsOn", message));
         }
     }
 }

@@ -1,6 +1,9 @@
 //! Who needs whom: activity flows from a function to everything it depends on, readiness the other way.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -93,7 +96,7 @@ impl Graph {
     pub fn dependencies(&self, name: &str) -> Dependencies {
         let mut result = Dependencies::default();
         let Some(&own) = self.by_name.get(name) else { return result };
-        let dependents = self.with_dependents(own);
+        let dependents: HashSet<usize> = self.with_dependents(own).into_iter().collect();
         for dependency in &self.nodes[own].depends_on {
             match self.by_name.get(dependency) {
                 None => result.unknown.push(dependency.clone()),
@@ -123,16 +126,18 @@ impl Graph {
 
     /// The node and all that depend on it; each once, so a cycle ends.
     fn with_dependents(&self, start: usize) -> Vec<usize> {
-        let mut seen = vec![start];
+        let mut is_seen = vec![false; self.nodes.len()];
+        is_seen[start] = true;
+        let mut found = vec![start];
         let mut next = 0;
-        while let Some(&idx) = seen.get(next) {
+        while let Some(&idx) = found.get(next) {
             next += 1;
             for dependent in &self.dependents[idx] {
-                if !seen.contains(dependent) {
-                    seen.push(*dependent);
+                if !std::mem::replace(&mut is_seen[*dependent], true) {
+                    found.push(*dependent);
                 }
             }
         }
-        seen
+        found
     }
 }

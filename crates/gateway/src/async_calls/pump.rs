@@ -11,7 +11,11 @@ use std::{
 use store::{Counts, Take};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{attempt::attempt, gauges::QueueGauges, places::Places};
+use super::{
+    attempt::attempt,
+    gauges::QueueGauges,
+    places::{Offer, Others, Places},
+};
 use crate::gateway::Gateway;
 
 /// Before the store is asked again that could not answer.
@@ -76,28 +80,43 @@ impl Pump {
     }
 
     /// Takes as long as there is room, and counts what is left.
+    ///
+    /// Another node may have been the master until now, and its calls go on. The store knows on which pods, and gives
+    /// out none beyond what a pod may have; this node asks for their whereabouts once less was given out than it
+    /// offered to make.
     async fn pump(&self) -> store::Result<Counts> {
         let store = self.gateway.store();
-        while let Some(upstream) = self.gateway.table().get(&self.function) {
+        let mut others = Others::default();
+        loop {
+            let counts = store.counts(&self.function).await?;
+            let Some(upstream) = self.gateway.table().get(&self.function) else { return Ok(counts) };
             let state = upstream.state();
-            let (now, in_flight) = self.places.room(&state);
-            if now == 0 {
-                break;
+            let Offer { pods, in_flight } = self.places.offer(&upstream, &state, &others, counts.ready);
+            if pods.is_empty() {
+                return Ok(counts);
             }
+            let take = Take {
+                holder: self.holder.clone(),
+                in_flight,
+                spots: pods.iter().map(|pod| pod.address.to_string().into()).collect(),
+                per_spot: state.function.settings.parallel_per_pod as usize,
+                lease: self.gateway.options().async_lease,
+            };
             let leased = Instant::now();
-            let lease = self.gateway.options().async_lease;
-            let take = Take { holder: self.holder.clone(), in_flight, now, lease };
             let taken = store.take(&self.function, take).await?;
-            if taken.is_empty() {
-                break;
-            }
+            let (given, offered) = (taken.len(), pods.len());
             for taken in taken {
-                // `room` counted it, and only this task takes places
-                let Some(place) = self.places.take(&upstream, &state) else { continue };
+                let place = self.places.take(pods[taken.spot].clone());
                 let attempt = attempt(self.gateway.clone(), upstream.clone(), taken, place, leased);
                 self.gateway.tasks().spawn(attempt);
             }
+            if given < offered {
+                let known =
+                    std::mem::replace(&mut others, self.places.others(&store.spots(&self.function).await?));
+                if given == 0 && others == known {
+                    return Ok(counts);
+                }
+            }
         }
-        store.counts(&self.function).await
     }
 }

@@ -230,7 +230,8 @@ pub async fn what_a_lost_node_held_is_made_again(store: Shared) {
     let asleep = Node::start(store.clone(), &[function("f", retries(0), Vec::new())]).await;
     let id = asleep.accept("/async-function/f", "").await;
     // a node took it and was never heard of again
-    let take = Take { holder: "lost".into(), in_flight: 9, now: 1, lease: Duration::from_millis(200) };
+    let (spots, lease) = (vec!["somewhere".into()], Duration::from_millis(200));
+    let take = Take { holder: "lost".into(), in_flight: 9, spots, per_spot: 1, lease };
     assert_eq!(store.take("f", take).await.unwrap().len(), 1);
     drop(asleep);
     let node = Node::start(store, &[function("f", retries(0), vec![pod.ready()])]).await;

@@ -1,6 +1,7 @@
 //! A store that counts, and that is not available when it is told not to be.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -99,6 +100,11 @@ impl Store for Flaky {
     async fn counts(&self, queue: &str) -> Result<Counts> {
         self.check()?;
         self.inner.counts(queue).await
+    }
+
+    async fn spots(&self, queue: &str) -> Result<HashMap<Arc<str>, usize>> {
+        self.check()?;
+        self.inner.spots(queue).await
     }
 
     async fn queues(&self) -> Result<Vec<String>> {

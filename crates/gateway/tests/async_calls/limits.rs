@@ -81,6 +81,69 @@ pub async fn the_limit_holds_over_a_change_of_master(store: Shared) {
     assert_eq!(store.counts("f").await.unwrap(), Counts::default());
 }
 
+/// The calls of the old master fill one pod: the new one leaves it alone, and lets the other work.
+pub async fn no_pod_gets_too_many_over_a_change_of_master(store: Shared) {
+    const CALLS: usize = 12;
+    let ((a, gate_a), (b, gate_b)) = (gated().await, gated().await);
+    let settings = Settings { parallel: 10, parallel_per_pod: 2, ..retries(0) };
+    let of = |pods| [function("f", settings.clone(), pods)];
+    let first = Node::start(store.clone(), &of(vec![a.ready()])).await;
+    let second = Node::start_idle(store.clone(), &of(vec![a.ready(), b.ready()])).await;
+    let mut ids = Vec::new();
+    for _ in 0..CALLS {
+        ids.push(second.accept("/async-function/f", "").await);
+    }
+    eventually("the first master fills the pod that it knows", || async {
+        let now = under_way(&[&a]);
+        if now == 2 { Ok(()) } else { Err(now) }
+    })
+    .await;
+    first.master.send_replace(false);
+    second.master.send_replace(true);
+    gate_b.add_permits(CALLS);
+    eventually("the second master makes the other calls on the other pod", || async {
+        let tries = b.tries().len();
+        if tries == CALLS - 2 && under_way(&[&b]) == 0 { Ok(()) } else { Err(tries) }
+    })
+    .await;
+    assert_eq!(under_way(&[&a]), 2);
+    gate_a.add_permits(CALLS);
+    for id in &ids {
+        second.result("f", id).await;
+    }
+    assert_eq!(a.most.load(Ordering::SeqCst), 2);
+    assert!(b.most.load(Ordering::SeqCst) <= 2);
+    assert_eq!([a.tries(), b.tries()].concat(), vec!["1"; CALLS]);
+}
+
+/// What the old master leaves behind makes room when it ends, and nothing else has to happen for that.
+pub async fn room_left_by_the_old_master_is_used(store: Shared) {
+    let (pod, gate) = gated().await;
+    let settings = Settings { parallel: 10, parallel_per_pod: 1, ..retries(0) };
+    let functions = [function("f", settings, vec![pod.ready()])];
+    let first = Node::start(store.clone(), &functions).await;
+    let second = Node::start_idle(store.clone(), &functions).await;
+    let ids = [second.accept("/async-function/f", "").await, second.accept("/async-function/f", "").await];
+    eventually("the first call is under way", || async {
+        let now = under_way(&[&pod]);
+        if now == 1 { Ok(()) } else { Err(now) }
+    })
+    .await;
+    first.master.send_replace(false);
+    second.master.send_replace(true);
+    eventually("the second master knows what waits", || async {
+        let counts = second.gauges.read(&second.catalog);
+        let now = counts.get("f").map(|counts| (counts.ready, counts.in_flight));
+        if now == Some((1, 1)) { Ok(()) } else { Err(now) }
+    })
+    .await;
+    gate.add_permits(2);
+    for id in &ids {
+        second.result("f", id).await;
+    }
+    assert_eq!(pod.most.load(Ordering::SeqCst), 1);
+}
+
 pub async fn waiting_calls_keep_a_function_awake(store: Shared) {
     let settings = retries(0);
     let node = Node::start(store, &[function("f", settings.clone(), Vec::new())]).await;

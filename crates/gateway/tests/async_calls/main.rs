@@ -55,6 +55,8 @@ on_both! {
     limits::{
         no_more_calls_than_allowed,
         the_limit_holds_over_a_change_of_master,
+        no_pod_gets_too_many_over_a_change_of_master,
+        room_left_by_the_old_master_is_used,
         waiting_calls_keep_a_function_awake,
         gauges_tell_what_waits,
     },

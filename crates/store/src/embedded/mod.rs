@@ -14,6 +14,7 @@ mod tests;
 mod writer;
 
 use std::{
+    collections::HashMap,
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
@@ -211,11 +212,11 @@ impl Store for Embedded {
             let Some(queue) = group.state.queues.get_mut(&name) else { return Ok(Vec::new()) };
             queue.advance(group.now);
             let mut given = Vec::new();
-            for place in queue.choose(&take) {
+            for (place, spot) in queue.choose(&take) {
                 let ticket = group.state.next_number();
                 let queue = group.state.queue(&name);
                 let Some(item) = queue.get(place) else { continue };
-                let (attempts, state) = item.taken(&take, ticket, group.now);
+                let (attempts, state) = item.taken(&take, spot, ticket, group.now);
                 queue.set(place, attempts, state);
                 let Some(item) = queue.get(place) else { continue };
                 group.tables.put_item(&name, place, item)?;
@@ -227,6 +228,7 @@ impl Store for Embedded {
                     attempt: attempts,
                     ticket,
                     enqueued_unix_ms: item.enqueued,
+                    spot,
                 });
                 group.queue_changed(&name);
             }
@@ -264,6 +266,14 @@ impl Store for Embedded {
         self.commit(move |group| {
             let queue = group.state.queues.get_mut(&name);
             Ok(queue.map(|queue| queue.counts()).unwrap_or_default())
+        })
+        .await
+    }
+
+    async fn spots(&self, queue: &str) -> Result<HashMap<Arc<str>, usize>> {
+        let name = queue.to_owned();
+        self.commit(move |group| {
+            Ok(group.state.queues.get(&name).map(|queue| queue.spots().clone()).unwrap_or_default())
         })
         .await
     }

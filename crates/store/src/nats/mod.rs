@@ -10,7 +10,7 @@ mod server;
 mod subject;
 mod view;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -112,6 +112,10 @@ impl Store for Nats {
 
     async fn counts(&self, queue: &str) -> Result<Counts> {
         self.queues.counts(queue).await
+    }
+
+    async fn spots(&self, queue: &str) -> Result<HashMap<Arc<str>, usize>> {
+        self.queues.spots(queue).await
     }
 
     async fn queues(&self) -> Result<Vec<String>> {

@@ -146,7 +146,8 @@ impl Queues {
         let mut view = self.following.view();
         let line = view.line(name);
         line.queue.advance(now);
-        let chosen = line.queue.choose(&Take { now: take.now.min(MAX_BATCH), ..take.clone() });
+        let mut chosen = line.queue.choose(take);
+        chosen.truncate(MAX_BATCH);
         if chosen.is_empty() {
             return (Vec::new(), Vec::new());
         }
@@ -155,7 +156,7 @@ impl Queues {
         let gate = Subject::Gate { queue: name.to_owned() };
         let mut messages = vec![self.message(&gate, HeaderMap::new(), Bytes::new(), line.gate)];
         // Their holders may be about to extend them: that is refused from here on, or room would be given out twice.
-        let set: HashSet<u64> = chosen.iter().copied().collect();
+        let set: HashSet<u64> = chosen.iter().map(|(place, _)| *place).collect();
         let lapsed: Vec<u64> = line.queue.lapsed().filter(|place| !set.contains(place)).collect();
         let lapsed_only = lapsed.len() > MAX_BATCH - 1;
         for place in lapsed.into_iter().take(MAX_BATCH - 1) {
@@ -167,13 +168,13 @@ impl Queues {
             return (messages, Vec::new());
         }
         let mut taken = Vec::with_capacity(chosen.len());
-        for place in chosen {
+        for (place, spot) in chosen {
             let Some(item) = line.queue.get(place) else { continue };
-            let (attempt, state) = item.taken(take, ticket, now);
+            let (attempt, state) = item.taken(take, spot, ticket, now);
             messages.push(self.state(name, line, place, attempt, Some(state)));
             let (head, body) = (Bytes::new(), Bytes::new());
             let (id, enqueued_unix_ms) = (item.id.to_string(), item.enqueued);
-            taken.push((place, Taken { id, head, body, attempt, ticket, enqueued_unix_ms }));
+            taken.push((place, Taken { id, head, body, attempt, ticket, enqueued_unix_ms, spot }));
         }
         (messages, taken)
     }
@@ -264,6 +265,14 @@ impl Queues {
         let line = view.line(queue);
         line.queue.advance(queue::now());
         Ok(line.queue.counts())
+    }
+
+    pub async fn spots(&self, queue: &str) -> Result<HashMap<Arc<str>, usize>> {
+        self.catch_up().await?;
+        let mut view = self.following.view();
+        let line = view.line(queue);
+        line.queue.advance(queue::now());
+        Ok(line.queue.spots().clone())
     }
 
     pub async fn queues(&self) -> Result<Vec<String>> {

@@ -43,7 +43,8 @@ pub async fn work(address: &str, name: &str, prefix: &str) {
     tokio::spawn(async move {
         let lease = Duration::from_secs(3600);
         loop {
-            let take = Take { holder: "child".to_owned(), in_flight: 1_000_000, now: 4, lease };
+            let (holder, spots) = ("child".to_owned(), vec!["here".into(); 4]);
+            let take = Take { holder, in_flight: 1_000_000, spots, per_spot: usize::MAX, lease };
             for taken in taker.take("q", take).await.unwrap() {
                 assert_eq!(taken.body, taken.id);
                 tell.send(format!("?{}", taken.id)).unwrap();

@@ -70,7 +70,10 @@ impl Load {
 async fn drain(store: &Shared) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     loop {
-        let take = || Take { holder: "drain".into(), in_flight: 100, now: 50, lease: Duration::from_secs(5) };
+        let take = || {
+            let (spots, lease) = (vec!["here".into(); 50], Duration::from_secs(5));
+            Take { holder: "drain".into(), in_flight: 100, spots, per_spot: usize::MAX, lease }
+        };
         let counts = eventually("the store counts", async || store.counts("q").await).await;
         if counts.ready + counts.in_flight + counts.retry_pending == 0 {
             return seen;

@@ -84,7 +84,12 @@ impl Home {
 }
 
 pub fn take(now: usize, in_flight: usize, lease: Duration) -> Take {
-    Take { holder: "tester".to_owned(), in_flight, now, lease }
+    take_at(&vec!["here"; now], usize::MAX, in_flight, lease)
+}
+
+pub fn take_at(spots: &[&str], per_spot: usize, in_flight: usize, lease: Duration) -> Take {
+    let spots = spots.iter().map(|spot| (*spot).into()).collect();
+    Take { holder: "tester".to_owned(), in_flight, spots, per_spot, lease }
 }
 
 pub const LONG: Duration = Duration::from_secs(3600);

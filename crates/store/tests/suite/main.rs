@@ -44,6 +44,7 @@ everywhere! {
         first_in_first_out,
         the_same_item_is_added_once,
         limits_hold_among_racing_takers,
+        no_spot_has_more_than_its_limit,
         what_nobody_settles_is_given_out_again,
         leases_can_be_changed,
         retries_wait_for_their_time,

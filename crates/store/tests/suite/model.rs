@@ -9,13 +9,14 @@ use proptest::{
 };
 use store::{Counts, Error, NewItem, Settle, Shared};
 
-use crate::home::{Home, LONG, take};
+use crate::home::{Home, LONG, take_at};
 
 #[derive(Clone, Debug)]
 enum Call {
     Enqueue(u8),
     Take {
-        now: usize,
+        spots: Vec<&'static str>,
+        per_spot: usize,
         in_flight: usize,
     },
     /// Of the n-th that was ever given out, settled or not.
@@ -27,7 +28,7 @@ enum Call {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Stands {
     Ready,
-    Held(u64),
+    Held { ticket: u64, spot: &'static str },
     Waits,
     Dead,
 }
@@ -47,9 +48,11 @@ fn call() -> impl Strategy<Value = Call> {
         2 => Just(Settle::Dead("dead".to_owned())),
         1 => Just(Settle::Extend(LONG)),
     ];
+    let spot = prop::sample::select(vec!["a", "b", "c"]);
     prop_oneof![
         5 => (0..12_u8).prop_map(Call::Enqueue),
-        4 => (0..4_usize, 0..6_usize).prop_map(|(now, in_flight)| Call::Take { now, in_flight }),
+        4 => (prop::collection::vec(spot, 0..4), 0..4_usize, 0..6_usize)
+            .prop_map(|(spots, per_spot, in_flight)| Call::Take { spots, per_spot, in_flight }),
         5 => (any::<prop::sample::Index>(), settle).prop_map(|(index, settle)| Call::Settle(index, settle)),
         1 => (0..12_u8).prop_map(Call::Replay),
         1 => (0..12_u8).prop_map(Call::Bury),
@@ -61,22 +64,33 @@ impl Model {
         self.items.iter().filter(|item| which(item.2)).count()
     }
 
-    fn take(&mut self, now: usize, in_flight: usize) -> Vec<(u8, u32)> {
-        let room = in_flight.saturating_sub(self.count(|stands| matches!(stands, Stands::Held(_)))).min(now);
-        let ready = self.items.iter_mut().filter(|item| item.2 == Stands::Ready).take(room);
-        ready
-            .map(|item| {
-                item.1 += 1;
-                item.2 = Stands::Held(0);
-                (item.0, item.1)
-            })
-            .collect()
+    fn held(&self) -> usize {
+        self.count(|stands| matches!(stands, Stands::Held { .. }))
+    }
+
+    fn held_at(&self, at: &str) -> usize {
+        self.count(|stands| matches!(stands, Stands::Held { spot, .. } if spot == at))
+    }
+
+    /// Number, attempt and spot of each.
+    fn take(&mut self, spots: &[&'static str], per_spot: usize, in_flight: usize) -> Vec<(u8, u32, usize)> {
+        let mut taken = Vec::new();
+        for (index, spot) in spots.iter().enumerate() {
+            if self.held() >= in_flight || self.held_at(spot) >= per_spot {
+                continue;
+            }
+            let Some(item) = self.items.iter_mut().find(|item| item.2 == Stands::Ready) else { break };
+            item.1 += 1;
+            item.2 = Stands::Held { ticket: 0, spot };
+            taken.push((item.0, item.1, index));
+        }
+        taken
     }
 
     /// False if the ticket is not the one that counts.
     fn settle(&mut self, id: u8, ticket: u64, settle: &Settle) -> bool {
-        let Some(at) = self.items.iter().position(|item| item.0 == id && item.2 == Stands::Held(ticket))
-        else {
+        let is_held = |stands| matches!(stands, Stands::Held { ticket: current, .. } if current == ticket);
+        let Some(at) = self.items.iter().position(|item| item.0 == id && is_held(item.2)) else {
             return false;
         };
         match settle {
@@ -114,16 +128,17 @@ async fn check(store: &Shared, queue: &str, calls: Vec<Call>) {
                     model.items.push((id, 0, Stands::Ready));
                 }
             }
-            Call::Take { now, in_flight } => {
-                let taken = store.take(queue, take(now, in_flight, LONG)).await.unwrap();
-                let seen: Vec<(u8, u32)> = taken.iter().map(|taken| (taken.body[0], taken.attempt)).collect();
-                assert_eq!(seen, model.take(now, in_flight));
+            Call::Take { spots, per_spot, in_flight } => {
+                let taken = store.take(queue, take_at(&spots, per_spot, in_flight, LONG)).await.unwrap();
+                let seen: Vec<(u8, u32, usize)> =
+                    taken.iter().map(|taken| (taken.body[0], taken.attempt, taken.spot)).collect();
+                assert_eq!(seen, model.take(&spots, per_spot, in_flight));
                 for taken in taken {
                     let id: u8 = taken.id.parse().unwrap();
                     assert!(!given.contains(&(id, taken.ticket)), "a ticket was given out twice");
                     given.push((id, taken.ticket));
                     let item = model.items.iter_mut().find(|item| item.0 == id).unwrap();
-                    item.2 = Stands::Held(taken.ticket);
+                    item.2 = Stands::Held { ticket: taken.ticket, spot: spots[taken.spot] };
                 }
             }
             Call::Settle(_, _) if given.is_empty() => {}
@@ -146,13 +161,17 @@ async fn check(store: &Shared, queue: &str, calls: Vec<Call>) {
         let counts = store.counts(queue).await.unwrap();
         let expected = Counts {
             ready: model.count(|stands| stands == Stands::Ready),
-            in_flight: model.count(|stands| matches!(stands, Stands::Held(_))),
+            in_flight: model.held(),
             retry_pending: model.count(|stands| stands == Stands::Waits),
             dead: model.count(|stands| stands == Stands::Dead),
             oldest_unix_ms: counts.oldest_unix_ms,
         };
         assert_eq!(counts, expected);
         assert_eq!(counts.oldest_unix_ms.is_some(), counts.ready > 0);
+        let spots = store.spots(queue).await.unwrap();
+        for spot in ["a", "b", "c"] {
+            assert_eq!(spots.get(spot).copied().unwrap_or(0), model.held_at(spot), "{spot}: {spots:?}");
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use store::{Counts, Error, Limits, NewItem, Place, Settle, Shared, Taken};
 
-use crate::home::{Home, LONG, eventually, take};
+use crate::home::{Home, LONG, eventually, take, take_at};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -114,6 +114,36 @@ pub async fn limits_hold_among_racing_takers(home: Home) {
     assert_eq!(all.into_iter().collect::<BTreeSet<_>>(), names.into_iter().collect());
     assert!(shared.1.load(Ordering::SeqCst) <= LIMIT);
     assert_eq!(nodes[0].counts("q").await.unwrap(), Counts::default());
+}
+
+/// A spot has its own limit, whoever fills it; what is full is passed over, not waited for.
+pub async fn no_spot_has_more_than_its_limit(home: Home) {
+    let [here, there] = home.nodes(2).await.try_into().ok().unwrap();
+    enqueue(&here, &["1", "2", "3", "4", "5"]).await;
+    let spots = |taken: &[Taken]| taken.iter().map(|taken| taken.spot).collect::<Vec<_>>();
+    let first = here.take("q", take_at(&["a", "a", "b"], 1, 9, LONG)).await.unwrap();
+    assert_eq!((ids(&first), spots(&first)), (vec!["1", "2"], vec![0, 2]));
+    let second = eventually("the other node knows of the items", async || {
+        let taken = there.take("q", take_at(&["b", "a", "c"], 1, 9, LONG)).await.unwrap();
+        if taken.is_empty() { Err(()) } else { Ok(taken) }
+    })
+    .await;
+    assert_eq!((ids(&second), spots(&second)), (vec!["3"], vec![2]));
+    // a lease that passes makes room where it was
+    for taken in first {
+        here.settle("q", &taken.id, taken.ticket, Settle::Extend(SHORT)).await.unwrap();
+    }
+    let spots = eventually("the first leases pass", async || {
+        let spots = there.spots("q").await.unwrap();
+        if spots.len() == 1 { Ok(spots) } else { Err(spots) }
+    })
+    .await;
+    assert_eq!(spots["c"], 1);
+    there.settle("q", "3", second[0].ticket, Settle::Extend(LONG)).await.unwrap();
+    let third = there.take("q", take_at(&["c", "a"], 1, 9, LONG)).await.unwrap();
+    assert_eq!((ids(&third), third[0].spot), (vec!["1"], 1));
+    there.settle("q", "3", second[0].ticket, Settle::Retry(LONG)).await.unwrap();
+    assert_eq!(there.spots("q").await.unwrap().keys().map(|spot| &**spot).collect::<Vec<_>>(), ["a"]);
 }
 
 pub async fn what_nobody_settles_is_given_out_again(home: Home) {

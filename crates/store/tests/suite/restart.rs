@@ -48,6 +48,7 @@ pub async fn everything_outlives_a_restart(home: Home) {
     })
     .await;
     assert_eq!(counts.ready + counts.dead, 4);
+    assert_eq!(store.spots("q").await.unwrap()["here"], 1);
     let place = store.find("q", "held").await.unwrap();
     assert_eq!(place, Some(Place::InFlight { attempt: 1, ticket: held[0].ticket }));
     store.settle("q", "held", held[0].ticket, Settle::Done).await.unwrap();

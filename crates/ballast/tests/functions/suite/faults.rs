@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::eventually;
 use k8s_openapi::api::{
     apps::v1::Deployment,
@@ -164,6 +164,46 @@ pub async fn no_accepted_call_is_lost_with_the_master(world: &mut World) -> Resu
     all_are_made(at, &accepted).await?;
     ensure!(world.master().await? != old);
     load.end().await
+}
+
+/// One call a pod. Two of three pods are still busy with calls of the killed master when the next one begins: it must
+/// not send them a second one, and the third pod need not wait for them.
+pub async fn no_pod_gets_too_many_when_the_master_is_killed(world: &mut World) -> Result<()> {
+    let limits = [("ReplicasMin", "3"), ("NumberParallelRequest", "9"), ("NumberParallelRequestPerPod", "1")];
+    world.deployment("slow", &limits, 3).await?;
+    let pods = world.place.ready_pods("app=slow", 3).await?;
+    let old = world.master().await?;
+    let at = world.gateways_without(&old)[0];
+    // less than the 15 seconds after which the next master makes them again
+    let mut accepted = vec![world.later(at, "slow/sleep/9").await?, world.later(at, "slow/sleep/9").await?];
+    eventually("two pods to be busy", || async {
+        let most = at_once(&pods).await?;
+        Ok(if most.iter().sum::<u64>() == 2 { Ok(()) } else { Err(most) })
+    })
+    .await?;
+    world.node(&old)?.kill();
+    for _ in 0..20 {
+        accepted.push(world.later(at, "slow/sleep/0.3").await?);
+    }
+    for id in &accepted {
+        let answer = result_at(at, "slow", id).await?;
+        ensure!(answer.status == 200, "{id}: {answer:?}");
+    }
+    let most = at_once(&pods).await?;
+    ensure!(most == [1, 1, 1], "a pod had more than one call at once: {most:?}");
+    ensure!(world.master().await? != old);
+    Ok(())
+}
+
+/// How many calls each pod had at once, at most, as it counts itself.
+async fn at_once(pods: &[Pod]) -> Result<Vec<u64>> {
+    let mut most = Vec::new();
+    for pod in pods {
+        let address = SocketAddr::new(e2e::pod_ip(pod)?.parse()?, 8080);
+        let page = http::get(address, "/most").await?.json()?;
+        most.push(page["most"].as_u64().context("the pod does not count")?);
+    }
+    Ok(most)
 }
 
 /// Calls of `fib/5`, as `at` knows them.

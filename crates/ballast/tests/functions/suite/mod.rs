@@ -51,6 +51,7 @@ tests! {
     kyma::a_call_wakes_a_function_by_its_scale,
     kyma::one_that_scales_itself_is_refused,
     faults::no_accepted_call_is_lost_with_the_master on Three,
+    faults::no_pod_gets_too_many_when_the_master_is_killed on Three,
     faults::another_node_follows_a_killed_master on Three,
     faults::a_paused_master_cannot_write on Three,
     faults::another_node_follows_a_killed_scraper on Three,
