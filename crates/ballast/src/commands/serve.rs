@@ -22,6 +22,9 @@ pub struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1, env = "BALLAST_STORE_REPLICAS")]
     store_replicas: usize,
     /// Where functions are called
+    /// The name of all this group of nodes keeps on NATS, which other groups may use too [default: ballast-NAMESPACE]
+    #[arg(long, value_name = "NAME", env = "BALLAST_STORE_NAME")]
+    store_name: Option<String>,
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:5000", env = "BALLAST_GATEWAY_ADDR")]
     gateway_addr: SocketAddr,
     /// Where operators ask: metrics, debug and query paths
@@ -87,7 +90,9 @@ impl Serve {
             Some(name) => name,
             None => host_name()?,
         };
-        let store_options = store::Options { replicas: self.store_replicas, ..store::Options::default() };
+        // Queues and history go by the names of functions, which are unique in a namespace only.
+        let name = self.store_name.clone().unwrap_or_else(|| format!("ballast-{namespace}"));
+        let store_options = store::Options { replicas: self.store_replicas, name, ..store::Options::default() };
         let store = store::open(&self.store, store_options)
             .await
             .with_context(|| format!("failed to open the store {}", self.store))?;

@@ -58,6 +58,8 @@ pub struct World {
     pub nodes: Vec<Node>,
     pub nats: Option<Nats>,
     directory: TempDir,
+    /// Where it is, and how many copies it keeps.
+    store: (String, usize),
     /// Of nodes that can be cut off.
     lines: BTreeMap<String, Lines>,
     /// What the nodes that start next do beside functions on demand.
@@ -90,22 +92,13 @@ impl Node {
 
 impl World {
     pub async fn start(cluster: &'static Cluster, nodes: Nodes) -> Result<Self> {
-        let place = Place::new(cluster, "functions").await?;
-        let mut app: ConfigMap = serde_saphyr::from_str(APP)?;
-        app.metadata.namespace = None;
-        place.api::<ConfigMap>().create(&PostParams::default(), &app).await?;
-        let mut world = World {
-            place,
-            nodes: Vec::new(),
-            nats: None,
-            directory: TempDir::with_prefix("ballast-functions-")?,
-            lines: BTreeMap::new(),
-            controllers: vec!["--controllers=none".to_owned()],
-        };
+        let mut world = Self::without_nodes(cluster).await?;
         match nodes {
             Nodes::One => world.add_node("node-a").await?,
             Nodes::Three => {
-                world.nats = Some(Nats::three().await?);
+                let nats = Nats::three().await?;
+                world.store = (nats.url(), nats.len());
+                world.nats = Some(nats);
                 for name in ["node-a", "node-b", "node-c"] {
                     world.add_node(name).await?;
                 }
@@ -117,6 +110,32 @@ impl World {
 
     /// Starts all nodes again, such that their master looks after the Functions of the namespace.
     pub async fn look_after_functions(&mut self) -> Result<()> {
+    /// Another namespace of the cluster, with a node of its own on the same servers of the store.
+    pub async fn neighbour(&self) -> Result<Self> {
+        let mut world = Self::without_nodes(self.place.cluster).await?;
+        world.store = self.store.clone();
+        world.add_node("node-a").await?;
+        world.master().await?;
+        Ok(world)
+    }
+
+    async fn without_nodes(cluster: &'static Cluster) -> Result<Self> {
+        let place = Place::new(cluster, "functions").await?;
+        let mut app: ConfigMap = serde_saphyr::from_str(APP)?;
+        app.metadata.namespace = None;
+        place.api::<ConfigMap>().create(&PostParams::default(), &app).await?;
+        let directory = TempDir::with_prefix("ballast-functions-")?;
+        Ok(World {
+            place,
+            nodes: Vec::new(),
+            nats: None,
+            store: (format!("redb:{}", directory.path().join("ballast.redb").display()), 1),
+            directory,
+            lines: BTreeMap::new(),
+            controllers: vec!["--controllers=none".to_owned()],
+        })
+    }
+
         crds::install(&self.place.cluster.client()).await?;
         self.controllers = vec![
             "--controllers=function".to_owned(),
@@ -157,15 +176,11 @@ impl World {
     pub async fn add_node(&mut self, name: &str) -> Result<()> {
         let log = self.directory.path().join(format!("{name}-{}.log", self.nodes.len()));
         let lines = self.lines.get(name);
-        let store = match (lines, &self.nats) {
-            (Some(lines), _) => lines.store.clone(),
-            (None, Some(nats)) => nats.url(),
-            (None, None) => format!("redb:{}", self.directory.path().join("ballast.redb").display()),
-        };
+        let store = lines.map_or(&self.store.0, |lines| &lines.store).clone();
         let kubeconfig = lines.map_or(self.place.cluster.kubeconfig(), |lines| &lines.kubeconfig);
         let mut args =
             vec![format!("KUBECONFIG={}", kubeconfig.display()), env!("CARGO_BIN_EXE_ballast").to_owned()];
-        let replicas = self.nats.as_ref().map_or(1, Nats::len).to_string();
+        let replicas = self.store.1.to_string();
         let options = [
             "serve",
             "--namespace",

@@ -49,6 +49,7 @@ tests! {
     queue::a_call_that_fails_is_tried_again_and_given_up,
     queue::no_more_than_the_limit_are_under_way,
     kyma::a_call_wakes_a_function_by_its_scale,
+    queue::two_namespaces_share_servers_but_nothing_else on Three,
     kyma::one_that_scales_itself_is_refused,
     faults::no_accepted_call_is_lost_with_the_master on Three,
     faults::no_pod_gets_too_many_when_the_master_is_killed on Three,

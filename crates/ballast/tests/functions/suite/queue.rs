@@ -56,3 +56,22 @@ pub async fn no_more_than_the_limit_are_under_way(world: &mut World) -> Result<(
     ids.first().context("none was accepted")?;
     Ok(())
 }
+
+/// Both have a function of the same name: a call that one group accepts is neither made nor known by the other.
+pub async fn two_namespaces_share_servers_but_nothing_else(world: &mut World) -> Result<()> {
+    let neighbour = world.neighbour().await?;
+    for group in [&*world, &neighbour] {
+        group.function("fib", &[]).await?;
+    }
+    for (own, other) in [(&*world, &neighbour), (&neighbour, &*world)] {
+        let id = own.later(own.any_gateway(), "fib/fib/10").await?;
+        let answer = own.result("fib", &id).await?.json()?;
+        let pods = own.pods("fib").await?;
+        let names: Vec<_> = pods.iter().filter_map(|pod| pod.metadata.name.as_deref()).collect();
+        ensure!(answer["pod"].as_str().is_some_and(|pod| names.contains(&pod)), "{answer}, not of {names:?}");
+        let path = format!("/async-function-result/fib/{id}");
+        let unknown = http::get(other.any_gateway(), &path).await?;
+        ensure!(unknown.status == 404, "the other namespace knows it: {unknown:?}");
+    }
+    neighbour.clear().await
+}
