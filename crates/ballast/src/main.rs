@@ -5,6 +5,7 @@ mod control_plane;
 mod demo;
 mod log;
 mod output;
+mod permissions;
 mod running;
 mod signals;
 

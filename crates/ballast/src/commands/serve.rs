@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     control_plane::{ControlPlane, Leadership, Listen, Options},
-    output,
+    output, permissions,
     signals::StopSignals,
 };
 
@@ -86,13 +86,16 @@ impl Serve {
             .context("failed to find a cluster: set KUBECONFIG, or run in a pod with a service account")?;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = kube::Client::try_from(config).context("failed to make a client of the kubeconfig")?;
+        let looks_after_functions = self.controllers.contains(&Controller::Function);
+        permissions::check(&client, &namespace, looks_after_functions).await?;
         let node = match self.node_name.clone() {
             Some(name) => name,
             None => host_name()?,
         };
         // Queues and history go by the names of functions, which are unique in a namespace only.
         let name = self.store_name.clone().unwrap_or_else(|| format!("ballast-{namespace}"));
-        let store_options = store::Options { replicas: self.store_replicas, name, ..store::Options::default() };
+        let store_options =
+            store::Options { replicas: self.store_replicas, name, ..store::Options::default() };
         let store = store::open(&self.store, store_options)
             .await
             .with_context(|| format!("failed to open the store {}", self.store))?;
@@ -106,11 +109,9 @@ impl Serve {
             debug_on_gateway: self.debug_on_gateway,
             leadership: Leadership::Lease(Duration::from_secs(self.lease)),
             scrape_interval: Duration::from_secs(self.scrape_interval),
-            functions: self.controllers.contains(&Controller::Function).then(|| {
-                controllers::function::Options {
-                    namespace: self.function_namespace.clone(),
-                    ..controllers::function::Options::new(std::env::temp_dir().join("ballast-git"))
-                }
+            functions: looks_after_functions.then(|| controllers::function::Options {
+                namespace: self.function_namespace.clone(),
+                ..controllers::function::Options::new(std::env::temp_dir().join("ballast-git"))
             }),
             loopback_pods: self.loopback_pods,
         };

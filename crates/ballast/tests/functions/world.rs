@@ -12,7 +12,7 @@ use cluster::{Cluster, Nats, Running, spawn};
 use controllers::crds;
 use e2e::{Place, eventually};
 use k8s_openapi::api::{
-    apps::v1::Deployment,
+    apps::v1::{Deployment, StatefulSet},
     coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Namespace, Pod},
 };
@@ -64,6 +64,8 @@ pub struct World {
     lines: BTreeMap<String, Lines>,
     /// What the nodes that start next do beside functions on demand.
     controllers: Vec<String>,
+    /// As whom they speak to the API, if not as whoever may do anything.
+    account: Option<PathBuf>,
 }
 
 pub struct Node {
@@ -108,8 +110,6 @@ impl World {
         Ok(world)
     }
 
-    /// Starts all nodes again, such that their master looks after the Functions of the namespace.
-    pub async fn look_after_functions(&mut self) -> Result<()> {
     /// Another namespace of the cluster, with a node of its own on the same servers of the store.
     pub async fn neighbour(&self) -> Result<Self> {
         let mut world = Self::without_nodes(self.place.cluster).await?;
@@ -133,9 +133,12 @@ impl World {
             directory,
             lines: BTreeMap::new(),
             controllers: vec!["--controllers=none".to_owned()],
+            account: None,
         })
     }
 
+    /// Starts all nodes again, such that their master looks after the Functions of the namespace.
+    pub async fn look_after_functions(&mut self) -> Result<()> {
         crds::install(&self.place.cluster.client()).await?;
         self.controllers = vec![
             "--controllers=function".to_owned(),
@@ -154,6 +157,17 @@ impl World {
             self.lines.insert(node.name.clone(), lines);
         }
         self.restart().await
+    }
+
+    /// Nodes that start next have nothing but this token, and tell all that they do.
+    pub fn act_as(&mut self, token: &str) -> Result<()> {
+        let mut kubeconfig: Value =
+            serde_json::from_str(&fs::read_to_string(self.place.cluster.kubeconfig())?)?;
+        kubeconfig["users"][0]["user"] = json!({ "token": token });
+        let at = self.directory.path().join("account.kubeconfig");
+        fs::write(&at, kubeconfig.to_string())?;
+        self.account = Some(at);
+        Ok(())
     }
 
     pub fn lines(&self, node: &str) -> Result<&Lines> {
@@ -177,7 +191,11 @@ impl World {
         let log = self.directory.path().join(format!("{name}-{}.log", self.nodes.len()));
         let lines = self.lines.get(name);
         let store = lines.map_or(&self.store.0, |lines| &lines.store).clone();
-        let kubeconfig = lines.map_or(self.place.cluster.kubeconfig(), |lines| &lines.kubeconfig);
+        let kubeconfig = match (lines, &self.account) {
+            (Some(lines), _) => &lines.kubeconfig,
+            (None, Some(account)) => account,
+            (None, None) => self.place.cluster.kubeconfig(),
+        };
         let mut args =
             vec![format!("KUBECONFIG={}", kubeconfig.display()), env!("CARGO_BIN_EXE_ballast").to_owned()];
         let replicas = self.store.1.to_string();
@@ -204,6 +222,7 @@ impl World {
         ];
         args.extend(options.map(str::to_owned));
         args.extend(self.controllers.iter().cloned());
+        args.extend(self.account.iter().map(|_| "-v".to_owned()));
         let running = spawn(Path::new("env"), &args, &log)?;
         let mut node = Node {
             name: name.to_owned(),
@@ -286,32 +305,17 @@ impl World {
     }
 
     pub async fn deployment(&self, name: &str, annotations: &[(&str, &str)], replicas: i32) -> Result<()> {
-        let annotations: serde_json::Map<String, Value> = annotations
-            .iter()
-            .map(|(key, value)| (format!("SlimFaas/{key}"), json!(value)))
-            .chain([("SlimFaas/Function".to_owned(), json!("true"))])
-            .collect();
-        let deployment: Deployment = serde_json::from_value(json!({
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}, "annotations": {"prometheus.io/scrape": "true"}},
-                    "spec": {
-                        "terminationGracePeriodSeconds": 1,
-                        "containers": [{
-                            "name": "app", "image": "python:3", "command": ["python3", "/on-demand/app.py"],
-                            "ports": [{"name": "http", "containerPort": 8080}],
-                            "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
-                            "volumeMounts": [{"name": "app", "mountPath": "/on-demand"}],
-                        }],
-                        "volumes": [{"name": "app", "configMap": {"name": "on-demand-app"}}],
-                    },
-                },
-            },
-        }))?;
+        let deployment: Deployment = serde_json::from_value(workload(name, annotations, replicas))?;
         self.place.api::<Deployment>().create(&PostParams::default(), &deployment).await?;
+        self.all_know(name).await
+    }
+
+    /// The same as a StatefulSet.
+    pub async fn stateful_set(&self, name: &str, annotations: &[(&str, &str)]) -> Result<()> {
+        let mut set = workload(name, annotations, 0);
+        set["spec"]["serviceName"] = json!(name);
+        let set: StatefulSet = serde_json::from_value(set)?;
+        self.place.api::<StatefulSet>().create(&PostParams::default(), &set).await?;
         self.all_know(name).await
     }
 
@@ -406,6 +410,11 @@ impl World {
         result_at(self.any_gateway(), name, id).await
     }
 
+    /// All that a node wrote.
+    pub fn log(&mut self, node: &str) -> Result<String> {
+        Ok(fs::read_to_string(&self.node(node)?.log)?)
+    }
+
     /// What the nodes wrote, the end of it.
     pub fn logs(&self) -> String {
         let mut all = String::new();
@@ -425,6 +434,35 @@ impl World {
         namespaces.delete(&self.place.namespace, &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+/// What Deployments and StatefulSets of the example app have in common.
+fn workload(name: &str, annotations: &[(&str, &str)], replicas: i32) -> Value {
+    let annotations: serde_json::Map<String, Value> = annotations
+        .iter()
+        .map(|(key, value)| (format!("SlimFaas/{key}"), json!(value)))
+        .chain([("SlimFaas/Function".to_owned(), json!("true"))])
+        .collect();
+    json!({
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}, "annotations": {"prometheus.io/scrape": "true"}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{
+                        "name": "app", "image": "python:3", "command": ["python3", "/on-demand/app.py"],
+                        "ports": [{"name": "http", "containerPort": 8080}],
+                        "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
+                        "volumeMounts": [{"name": "app", "mountPath": "/on-demand"}],
+                    }],
+                    "volumes": [{"name": "app", "configMap": {"name": "on-demand-app"}}],
+                },
+            },
+        },
+    })
 }
 
 /// The same, asked of one node.

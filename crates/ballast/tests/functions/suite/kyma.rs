@@ -71,7 +71,7 @@ pub async fn one_that_scales_itself_is_refused(world: &mut World) -> Result<()> 
 }
 
 /// A Function on demand that soon goes to sleep; `spec` is merged over it.
-async fn create(world: &World, name: &str, spec: Value) -> Result<()> {
+pub(super) async fn create(world: &World, name: &str, spec: Value) -> Result<()> {
     let mut function = json!({
         "apiVersion": "serverless.kyma-project.io/v1alpha2", "kind": "Function",
         "metadata": {
@@ -95,7 +95,7 @@ async fn create(world: &World, name: &str, spec: Value) -> Result<()> {
     world.all_know(name).await
 }
 
-async fn until_replicas(world: &World, name: &str, count: i32) -> Result<()> {
+pub(super) async fn until_replicas(world: &World, name: &str, count: i32) -> Result<()> {
     eventually(format!("{count} replicas of the Function {name}"), || async {
         let function = world.place.api::<Function>().get(name).await?;
         let is_so = function.spec.replicas() == count;
@@ -115,7 +115,7 @@ async fn asleep(world: &World, name: &str) -> Result<()> {
     .await
 }
 
-async fn until_configured(world: &World, name: &str, status: &str) -> Result<Condition> {
+pub(super) async fn until_configured(world: &World, name: &str, status: &str) -> Result<Condition> {
     eventually(format!("ConfigurationReady of {name} to be {status}"), || async {
         let function = world.place.api::<Function>().get(name).await?;
         let conditions = function.status.and_then(|status| status.conditions).unwrap_or_default();

@@ -5,10 +5,12 @@ mod autoscaler;
 mod faults;
 mod kyma;
 mod metrics;
+mod permissions;
 mod queue;
 mod visible;
 
 use anyhow::Result;
+use cluster::Flavor;
 use futures::future::BoxFuture;
 
 use crate::world::{Nodes, World};
@@ -16,20 +18,23 @@ use crate::world::{Nodes, World};
 pub struct Test {
     pub name: &'static str,
     /// Where the other number of nodes has no meaning.
-    pub only: Option<Nodes>,
+    pub on: Option<Nodes>,
+    /// Where the other API does not know of what is tested.
+    pub of: Option<Flavor>,
     pub body: for<'a> fn(&'a mut World) -> BoxFuture<'a, Result<()>>,
 }
 
 macro_rules! tests {
-    ($($module:ident :: $name:ident $(on $nodes:ident)?),* $(,)?) => {
+    ($($module:ident :: $name:ident $(on $nodes:ident)? $(of $flavor:ident)?),* $(,)?) => {
         pub const ALL: &[Test] = &[$(Test {
             name: concat!(stringify!($module), "::", stringify!($name)),
-            only: tests!(@only $($nodes)?),
+            on: tests!(@only Nodes $($nodes)?),
+            of: tests!(@only Flavor $($flavor)?),
             body: |world| Box::pin($module::$name(world)),
         }),*];
     };
-    (@only) => { None };
-    (@only $nodes:ident) => { Some(Nodes::$nodes) };
+    (@only $of:ident) => { None };
+    (@only $of:ident $one:ident) => { Some($of::$one) };
 }
 
 tests! {
@@ -51,6 +56,7 @@ tests! {
     kyma::a_call_wakes_a_function_by_its_scale,
     queue::two_namespaces_share_servers_but_nothing_else on Three,
     kyma::one_that_scales_itself_is_refused,
+    permissions::the_manifest_is_enough_and_what_is_missing_is_named on One of Real,
     faults::no_accepted_call_is_lost_with_the_master on Three,
     faults::no_pod_gets_too_many_when_the_master_is_killed on Three,
     faults::another_node_follows_a_killed_master on Three,
