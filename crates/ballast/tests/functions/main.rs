@@ -19,7 +19,8 @@ fn main() -> ExitCode {
     for test in suite::ALL {
         for flavor in [Flavor::Embedded, Flavor::Real] {
             for nodes in [Nodes::One, Nodes::Three] {
-                if test.only.is_none_or(|only| only == nodes) {
+                let is_meant = test.on.is_none_or(|on| on == nodes) && test.of.is_none_or(|of| of == flavor);
+                if is_meant {
                     let name = format!("{}::{flavor}::{nodes}", test.name);
                     tests.push(program::Test {
                         name,

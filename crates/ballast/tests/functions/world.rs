@@ -12,7 +12,7 @@ use cluster::{Cluster, Nats, Running, spawn};
 use controllers::crds;
 use e2e::{Place, eventually};
 use k8s_openapi::api::{
-    apps::v1::Deployment,
+    apps::v1::{Deployment, StatefulSet},
     coordination::v1::Lease,
     core::v1::{ConfigMap, Event, Namespace, Pod},
 };
@@ -123,6 +123,12 @@ impl World {
             // each test has nodes of its own on the same cluster
             format!("--function-namespace={}", self.place.namespace),
         ];
+        self.restart().await
+    }
+
+    /// Starts all nodes again, such that their logs tell everything.
+    pub async fn tell_everything(&mut self) -> Result<()> {
+        self.controllers.push("--verbose".to_owned());
         self.restart().await
     }
 
@@ -271,32 +277,17 @@ impl World {
     }
 
     pub async fn deployment(&self, name: &str, annotations: &[(&str, &str)], replicas: i32) -> Result<()> {
-        let annotations: serde_json::Map<String, Value> = annotations
-            .iter()
-            .map(|(key, value)| (format!("SlimFaas/{key}"), json!(value)))
-            .chain([("SlimFaas/Function".to_owned(), json!("true"))])
-            .collect();
-        let deployment: Deployment = serde_json::from_value(json!({
-            "metadata": {"name": name, "annotations": annotations},
-            "spec": {
-                "replicas": replicas,
-                "selector": {"matchLabels": {"app": name}},
-                "template": {
-                    "metadata": {"labels": {"app": name}, "annotations": {"prometheus.io/scrape": "true"}},
-                    "spec": {
-                        "terminationGracePeriodSeconds": 1,
-                        "containers": [{
-                            "name": "app", "image": "python:3", "command": ["python3", "/on-demand/app.py"],
-                            "ports": [{"name": "http", "containerPort": 8080}],
-                            "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
-                            "volumeMounts": [{"name": "app", "mountPath": "/on-demand"}],
-                        }],
-                        "volumes": [{"name": "app", "configMap": {"name": "on-demand-app"}}],
-                    },
-                },
-            },
-        }))?;
+        let deployment: Deployment = serde_json::from_value(workload(name, annotations, replicas))?;
         self.place.api::<Deployment>().create(&PostParams::default(), &deployment).await?;
+        self.all_know(name).await
+    }
+
+    /// The same as a StatefulSet.
+    pub async fn stateful_set(&self, name: &str, annotations: &[(&str, &str)]) -> Result<()> {
+        let mut set = workload(name, annotations, 0);
+        set["spec"]["serviceName"] = json!(name);
+        let set: StatefulSet = serde_json::from_value(set)?;
+        self.place.api::<StatefulSet>().create(&PostParams::default(), &set).await?;
         self.all_know(name).await
     }
 
@@ -391,6 +382,11 @@ impl World {
         result_at(self.any_gateway(), name, id).await
     }
 
+    /// All that a node wrote.
+    pub fn log(&mut self, node: &str) -> Result<String> {
+        Ok(fs::read_to_string(&self.node(node)?.log)?)
+    }
+
     /// What the nodes wrote, the end of it.
     pub fn logs(&self) -> String {
         let mut all = String::new();
@@ -410,6 +406,35 @@ impl World {
         namespaces.delete(&self.place.namespace, &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+/// What Deployments and StatefulSets of the example app have in common.
+fn workload(name: &str, annotations: &[(&str, &str)], replicas: i32) -> Value {
+    let annotations: serde_json::Map<String, Value> = annotations
+        .iter()
+        .map(|(key, value)| (format!("SlimFaas/{key}"), json!(value)))
+        .chain([("SlimFaas/Function".to_owned(), json!("true"))])
+        .collect();
+    json!({
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {
+                "metadata": {"labels": {"app": name}, "annotations": {"prometheus.io/scrape": "true"}},
+                "spec": {
+                    "terminationGracePeriodSeconds": 1,
+                    "containers": [{
+                        "name": "app", "image": "python:3", "command": ["python3", "/on-demand/app.py"],
+                        "ports": [{"name": "http", "containerPort": 8080}],
+                        "readinessProbe": {"tcpSocket": {"port": "http"}, "periodSeconds": 1},
+                        "volumeMounts": [{"name": "app", "mountPath": "/on-demand"}],
+                    }],
+                    "volumes": [{"name": "app", "configMap": {"name": "on-demand-app"}}],
+                },
+            },
+        },
+    })
 }
 
 /// The same, asked of one node.
