@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines},
     net::TcpStream,
 };
 
@@ -60,4 +60,29 @@ fn unchunked(mut rest: &str) -> String {
         rest = after.get(size + 2..).unwrap_or_default();
     }
     body
+}
+
+/// Server-sent events, one after the other.
+pub struct Events(Lines<BufReader<TcpStream>>);
+
+impl Events {
+    pub async fn follow(at: SocketAddr, path: &str) -> Result<Self> {
+        let mut stream =
+            TcpStream::connect(at).await.with_context(|| format!("failed to connect to {at}"))?;
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {at}\r\n\r\n").as_bytes()).await?;
+        Ok(Events(BufReader::new(stream).lines()))
+    }
+
+    /// Its name and what it says. The lines between, of chunks and of a stream that is merely still there, say nothing.
+    pub async fn next(&mut self) -> Result<(String, Value)> {
+        let mut name = String::new();
+        while let Some(line) = self.0.next_line().await? {
+            if let Some(event) = line.strip_prefix("event: ") {
+                event.clone_into(&mut name);
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                return Ok((name, serde_json::from_str(data)?));
+            }
+        }
+        bail!("the stream ended")
+    }
 }

@@ -3,7 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -23,62 +23,123 @@ const CALLERS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(20);
 /// So many calls are answered after what happens, so that it happens in the midst of them.
 const AFTERWARDS: usize = 30;
+/// And so many are accepted to be made later.
+const ACCEPTED_AFTERWARDS: usize = 5;
 
-/// Synchronous calls of a function that is awake, at each gateway in turn.
+/// Calls of a function that is awake, at each gateway in turn: some callers wait for the answer, one hands in calls to be
+/// made later.
 pub struct Load {
     stop: CancellationToken,
+    gateways: Arc<[SocketAddr]>,
     answered: Arc<AtomicUsize>,
+    /// Ids of calls to be made later.
+    accepted: Accepted,
     callers: JoinSet<Result<()>>,
 }
+
+#[derive(Clone, Default)]
+struct Accepted(Arc<Mutex<Vec<String>>>);
 
 impl Load {
     /// Makes the function too.
     pub async fn start(world: &World, gateways: Vec<SocketAddr>) -> Result<Self> {
         world.deployment("steady", &[("ReplicasMin", "1")], 1).await?;
-        let mut load =
-            Load { stop: CancellationToken::new(), answered: Arc::default(), callers: JoinSet::new() };
+        let mut load = Load {
+            stop: CancellationToken::new(),
+            gateways: gateways.into(),
+            answered: Arc::default(),
+            accepted: Accepted::default(),
+            callers: JoinSet::new(),
+        };
         for caller in 0..CALLERS {
-            let (stop, answered, gateways) = (load.stop.clone(), load.answered.clone(), gateways.clone());
-            load.callers.spawn(async move {
-                for n in caller.. {
+            let (answered, gateways) = (load.answered.clone(), load.gateways.clone());
+            load.call(caller, move |n| {
+                let (answered, gateways) = (answered.clone(), gateways.clone());
+                async move {
                     let answer = ask(&gateways, n, "/function/steady/fib/5").await?;
                     ensure!(answer.status == 200, "a call was lost: {answer:?}");
                     answered.fetch_add(1, Ordering::Relaxed);
-                    if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
-                        break;
-                    }
+                    Ok(())
                 }
-                Ok(())
             });
         }
-        load.more(CALLERS).await?;
+        let (accepted, gateways) = (load.accepted.clone(), load.gateways.clone());
+        load.call(0, move |n| {
+            let (accepted, gateways) = (accepted.clone(), gateways.clone());
+            async move {
+                let id = hand_in(&gateways, n).await;
+                accepted.ids().extend(id);
+                Ok(())
+            }
+        });
+        load.more(CALLERS, 1).await?;
         Ok(load)
     }
 
-    /// Until some more calls were answered. Fails if any was lost since the start.
+    /// One call after the other, until it is enough or one was lost.
+    fn call<F>(&mut self, first: usize, make: impl Fn(usize) -> F + Send + 'static)
+    where
+        F: Future<Output = Result<()>> + Send,
+    {
+        let stop = self.stop.clone();
+        self.callers.spawn(async move {
+            for n in first.. {
+                make(n).await?;
+                if stop.run_until_cancelled(tokio::time::sleep(PAUSE)).await.is_none() {
+                    break;
+                }
+            }
+            Ok(())
+        });
+    }
+
+    /// Until some more calls were answered. Fails if any was lost since the start, also of those that were accepted.
     pub async fn end(mut self) -> Result<()> {
-        self.more(AFTERWARDS).await?;
+        self.more(AFTERWARDS, ACCEPTED_AFTERWARDS).await?;
         self.stop.cancel();
         while let Some(caller) = self.callers.join_next().await {
             caller??;
         }
+        let accepted = self.accepted.ids().clone();
+        for (n, id) in accepted.iter().enumerate() {
+            let answer = eventually(format!("the result of {id}"), || async {
+                let answer = ask(&self.gateways, n, &format!("/async-function-result/steady/{id}")).await?;
+                let is_there = matches!(answer.header("ballast-result"), Some("done" | "dead"));
+                Ok(if is_there { Ok(answer) } else { Err(answer) })
+            });
+            let answer = answer.await?;
+            ensure!(answer.status == 200, "an accepted call was lost: {id}: {answer:?}");
+        }
         Ok(())
     }
 
-    async fn more(&mut self, n: usize) -> Result<()> {
-        let enough = self.answered.load(Ordering::Relaxed) + n;
-        let answered = self.answered.clone();
-        eventually(format!("{n} more answers"), || {
+    async fn more(&mut self, answers: usize, accepted: usize) -> Result<()> {
+        let enough = (self.answered.load(Ordering::Relaxed) + answers, self.accepted.ids().len() + accepted);
+        let (answered, ids) = (self.answered.clone(), self.accepted.clone());
+        eventually(format!("{answers} more answers, {accepted} more accepted"), || {
             // a caller ends early only if a call was lost
             let ended = self.callers.try_join_next();
-            let now = answered.load(Ordering::Relaxed);
+            let now = (answered.load(Ordering::Relaxed), ids.ids().len());
             async move {
                 ended.transpose()?.transpose()?;
-                Ok(if now >= enough { Ok(()) } else { Err(now) })
+                Ok(if now.0 >= enough.0 && now.1 >= enough.1 { Ok(()) } else { Err(now) })
             }
         })
         .await
     }
+}
+
+impl Accepted {
+    fn ids(&self) -> MutexGuard<'_, Vec<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The id of a call that a gateway has accepted, if one has. It takes a moment, so that some are always under way.
+async fn hand_in(gateways: &[SocketAddr], n: usize) -> Option<String> {
+    let at = gateways[n % gateways.len()];
+    let answer = http::request(at, "POST", "/async-function/steady/sleep/0.1", "{}").await.ok()?;
+    answer.header("slimfaas-element-id").filter(|_| answer.status == 202).map(str::to_owned)
 }
 
 /// A call that a node breaks off, or does not take, is sent to the next: it has no body, so whoever made it may.

@@ -148,6 +148,12 @@ impl World {
         self.restart().await
     }
 
+    /// Starts all nodes again, such that their logs tell everything.
+    pub async fn tell_everything(&mut self) -> Result<()> {
+        self.controllers.push("--verbose".to_owned());
+        self.restart().await
+    }
+
     /// Starts all nodes again, such that each can be cut off.
     pub async fn put_behind_lines(&mut self) -> Result<()> {
         let store = self.nats.as_ref().context("a store in a file cannot be cut off")?.url();

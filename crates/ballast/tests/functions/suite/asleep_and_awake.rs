@@ -1,8 +1,11 @@
 //! Zero to N and back: calls, schedule, dependencies, events.
 
 use anyhow::{Context, Result, ensure};
+use e2e::eventually;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
 
 use crate::{http, world::World};
 
@@ -74,6 +77,41 @@ pub async fn an_event_wakes_its_subscribers(world: &mut World) -> Result<()> {
 pub async fn below_the_minimum_it_is_raised(world: &mut World) -> Result<()> {
     world.function("base", &[("ReplicasMin", "2"), ("ReplicasAtStart", "1")]).await?;
     world.until_replicas("base", |n| n == 2).await?;
+    Ok(())
+}
+
+/// While it is called, and only once what it depends on is ready.
+pub async fn a_call_raises_from_below_the_minimum(world: &mut World) -> Result<()> {
+    world.function("db", &[]).await?;
+    // nothing listens there
+    probe(world, "db", json!(9)).await?;
+    let annotations = [("ReplicasMin", "2"), ("ReplicasAtStart", "3"), ("DependsOn", "db")];
+    world.deployment("base", &annotations, 2).await?;
+    world.ok("base/fib/1").await?;
+
+    let patch = Patch::Merge(json!({"spec": {"replicas": 1}}));
+    world.place.api::<Deployment>().patch("base", &PatchParams::default(), &patch).await?;
+    eventually("base to wait for db", || async {
+        let status = world.status("base").await?;
+        let last = &status["LastDecision"];
+        let waits = last["Reason"] == "WaitingForDependencies" && last["Current"] == 1;
+        Ok(if waits { Ok(()) } else { Err(status) })
+    })
+    .await?;
+    ensure!(world.replicas("base").await? == 1);
+
+    probe(world, "db", json!("http")).await?;
+    world.until_replicas("base", |n| n == 3).await?;
+    let up = "Scale up base from 1 to 3";
+    world.event("base", |event| event.message.as_deref().is_some_and(|text| text.starts_with(up))).await?;
+    Ok(())
+}
+
+/// Its pods are ready if something listens on this port.
+async fn probe(world: &World, name: &str, port: Value) -> Result<()> {
+    let container = json!({"name": "app", "readinessProbe": {"tcpSocket": {"port": port}}});
+    let patch = Patch::Strategic(json!({"spec": {"template": {"spec": {"containers": [container]}}}}));
+    world.place.api::<Deployment>().patch(name, &PatchParams::default(), &patch).await?;
     Ok(())
 }
 

@@ -2,11 +2,17 @@
 
 mod asleep_and_awake;
 mod autoscaler;
+mod examples;
 mod faults;
 mod kyma;
+mod log;
 mod metrics;
 mod permissions;
 mod queue;
+mod restart;
+mod routes;
+mod schedule;
+mod stateful;
 mod visible;
 
 use anyhow::Result;
@@ -19,7 +25,7 @@ pub struct Test {
     pub name: &'static str,
     /// Where the other number of nodes has no meaning.
     pub on: Option<Nodes>,
-    /// Where the other API does not know of what is tested.
+    /// Where the other API does not know of what is tested, or adds nothing to it but time.
     pub of: Option<Flavor>,
     pub body: for<'a> fn(&'a mut World) -> BoxFuture<'a, Result<()>>,
 }
@@ -43,7 +49,11 @@ tests! {
     asleep_and_awake::dependencies_wake_first,
     asleep_and_awake::an_event_wakes_its_subscribers,
     asleep_and_awake::below_the_minimum_it_is_raised,
+    asleep_and_awake::a_call_raises_from_below_the_minimum,
     asleep_and_awake::a_long_call_keeps_awake,
+    schedule::a_wake_up_comes_at_its_time_and_lasts_its_timeout on One of Embedded,
+    stateful::a_stateful_set_wakes_grows_and_sleeps,
+    examples::calls_latency_and_a_queue_raise,
     metrics::metrics_raise_and_lower,
     metrics::metrics_veto_zero_until_they_agree,
     autoscaler::an_autoscaler_is_told_and_not_fought,
@@ -53,6 +63,9 @@ tests! {
     queue::a_result_can_be_read,
     queue::a_call_that_fails_is_tried_again_and_given_up,
     queue::no_more_than_the_limit_are_under_way,
+    routes::a_callback_ends_a_call_and_the_dead_are_made_again,
+    routes::wake_routes_wake_and_the_stream_tells,
+    log::it_says_what_was_decided_and_what_cannot_be_used,
     kyma::a_call_wakes_a_function_by_its_scale,
     queue::two_namespaces_share_servers_but_nothing_else on Three,
     kyma::one_that_scales_itself_is_refused,
@@ -65,6 +78,7 @@ tests! {
     faults::calls_go_on_without_a_gateway_node on Three,
     faults::one_of_three_nats_servers_may_die on Three,
     faults::a_node_that_is_cut_off_is_replaced_and_comes_back on Three,
+    restart::no_accepted_call_is_lost_with_the_only_node on One,
     faults::a_pod_may_die_during_a_call,
     faults::a_call_without_a_body_outlives_its_pod,
 }

@@ -92,6 +92,9 @@ pub async fn debug_endpoints_answer_as_the_guide_says(world: &mut World) -> Resu
     let answer = ask("1/0").await?;
     let words = "PromQL result is NaN or Infinity (probably no data or division by zero).";
     ensure!(answer.status == 400 && answer.json()?["error"] == words, "{answer:?}");
+    let answer = ask("sum(demo_answer) please").await?;
+    let words = "Unexpected trailing characters in query";
+    ensure!(answer.status == 400 && answer.json()?["error"] == words, "{answer:?}");
 
     // asking is what makes it collected, on whichever node
     let query = "max_over_time(demo_answer{job=\"fib\"}[30s])";
@@ -104,6 +107,17 @@ pub async fn debug_endpoints_answer_as_the_guide_says(world: &mut World) -> Resu
         ensure!(answer.json()?["value"] == 42.0, "{answer:?}");
         Ok(())
     })?;
+    // each bucket of a histogram matches all the others
+    let query = "http_server_requests_seconds_bucket + on (job) http_server_requests_seconds_bucket";
+    let answer = eventually("a query that cannot be evaluated", || async {
+        let answer = ask(query).await?;
+        Ok(if answer.status == 500 { Ok(answer) } else { Err(answer) })
+    })
+    .await?;
+    ensure!(answer.header("content-type") == Some("application/problem+json"), "{answer:?}");
+    let problem = answer.json()?;
+    ensure!(problem["title"] == "Evaluation error" && problem["status"] == 500, "{problem}");
+    ensure!(problem["detail"].to_string().contains("many-to-many"), "{problem}");
     let store = http::get(at, "/debug/store").await?.json()?;
     ensure!(store["requestedMetricNames"].to_string().contains("demo_answer"), "{store}");
     ensure!(store["seriesCount"].as_u64() >= Some(1), "{store}");
