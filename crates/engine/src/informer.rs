@@ -51,7 +51,11 @@ where
                     () = tokio::time::sleep(relist_every) => Ok(()),
                 };
                 match watched {
-                    Ok(()) => pause = FIRST_PAUSE,
+                    // At once: until the list is here nothing is seen of what happens.
+                    Ok(()) => {
+                        pause = FIRST_PAUSE;
+                        continue;
+                    }
                     Err(error) => {
                         debug!(%kind, %error, "watch interrupted, listing again");
                         if started.elapsed() > LONGEST_PAUSE {

@@ -29,6 +29,7 @@ use crate::autoscaled::scales;
 pub struct Assembler {
     namespace: Arc<str>,
     known: HashMap<(Kind, String), Read>,
+    last: Arc<Snapshot>,
 }
 
 /// What the annotations said when they were last looked at.
@@ -52,7 +53,7 @@ struct Workload<'a> {
 
 impl Assembler {
     pub fn new(namespace: &str) -> Self {
-        Assembler { namespace: namespace.into(), known: HashMap::new() }
+        Assembler { namespace: namespace.into(), known: HashMap::new(), last: Arc::default() }
     }
 
     pub fn assemble(&mut self, watched: &Watched) -> View {
@@ -146,10 +147,16 @@ impl Assembler {
             functions.insert(name, function);
         }
         report_cycles(&mut functions);
-        let functions = functions.into_iter().map(|(name, function)| (name, Arc::new(function))).collect();
+        let functions = functions.into_iter().map(|(name, function)| {
+            // What is the same stays the same object: calls that wait for one function are not woken by a pod of another.
+            let known = self.last.functions.get(&name).filter(|known| ***known == function);
+            let function = known.cloned().unwrap_or_else(|| Arc::new(function));
+            (name, function)
+        });
+        self.last = Arc::new(Snapshot { functions: functions.collect(), trusted });
         View {
             complete: true,
-            snapshot: Arc::new(Snapshot { functions, trusted }),
+            snapshot: self.last.clone(),
             objects: Arc::new(objects),
             scraped: scraped.into(),
             longest_interval,

@@ -113,6 +113,21 @@ fn pods_belong_to_their_owner_not_to_a_prefix() {
 }
 
 #[test]
+fn what_did_not_change_is_the_same_object() {
+    let mut watched = Watched {
+        deployments: vec![deployment("fib", is_function()), deployment("other", is_function())],
+        ..Watched::default()
+    };
+    let mut assembler = Assembler::new("shop");
+    let before = assembler.assemble(&watched).snapshot;
+    watched.pods.push(pod("fib", 1, |_| {}));
+    let after = assembler.assemble(&watched).snapshot;
+    let is_same = |name: &str| Arc::ptr_eq(&before.functions[name], &after.functions[name]);
+    assert_eq!((is_same("fib"), is_same("other")), (false, true));
+    assert!(Arc::ptr_eq(&before.functions["fib"].settings, &after.functions["fib"].settings));
+}
+
+#[test]
 fn what_pods_say_about_scraping() {
     let with = |annotations: Value| move |pod: &mut Value| pod["metadata"]["annotations"] = annotations;
     let watched = Watched {

@@ -11,6 +11,8 @@ mod tests;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
+use api::slimfaas::Settings;
+use functions::Snapshot;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use jiff::Timestamp;
 use metrics::{Database, Gauge, scrape};
@@ -54,7 +56,9 @@ struct Scraping {
     parts: Parts,
     changes: watch::Sender<u64>,
     shared: share::Sharing,
-    asked_at: Option<Instant>,
+    /// Whose triggers have been asked for since then.
+    asked: Arc<Snapshot>,
+    asked_at: Instant,
     kept_at: Instant,
     fed_at: Option<Instant>,
 }
@@ -66,8 +70,9 @@ pub fn keep(
 ) -> (watch::Receiver<u64>, impl Future<Output = ()> + Send) {
     let (changes, receiver) = watch::channel(0);
     let shared = share::Sharing::new(parts.store.clone(), parts.node.clone());
-    let mut scraping =
-        Scraping { parts, changes, shared, asked_at: None, kept_at: Instant::now(), fed_at: None };
+    let now = Instant::now();
+    let asked = Arc::default();
+    let mut scraping = Scraping { parts, changes, shared, asked, asked_at: now, kept_at: now, fed_at: None };
     let run = async move {
         tokio::select! {
             () = scraping.run() => {}
@@ -89,7 +94,7 @@ impl Scraping {
         loop {
             tokio::select! {
                 _ = look.tick() => self.look().await,
-                Ok(()) = view.changed() => self.asked_at = None,
+                Ok(()) = view.changed() => {}
                 Ok(()) = roles.changed() => {}
                 Ok(()) = done.changed() => {
                     tokio::time::sleep(TELL_EVERY).await;
@@ -144,14 +149,16 @@ impl Scraping {
 
     /// Notes what the triggers read, on every node, so that whoever scrapes knows it.
     fn ask(&mut self) {
-        if self.asked_at.is_some_and(|at| at.elapsed() < ASK_EVERY) {
-            return;
+        if self.asked_at.elapsed() >= ASK_EVERY {
+            self.asked_at = Instant::now();
+            self.asked = Arc::default();
         }
-        self.asked_at = Some(Instant::now());
         let now = Timestamp::now().as_millisecond();
-        let view = self.parts.view.borrow().clone();
-        for function in view.snapshot.functions.values() {
-            for trigger in function.settings.scaling.scale.iter().flat_map(|scale| &scale.triggers) {
+        let snapshot = self.parts.view.borrow().snapshot.clone();
+        let asked = std::mem::replace(&mut self.asked, snapshot.clone());
+        // Pods come and go with every wake: what they change is no reason to read all queries again.
+        for settings in new_settings(&asked, &snapshot) {
+            for trigger in settings.scaling.scale.iter().flat_map(|scale| &scale.triggers) {
                 if let Ok(plan) = promql::parse(&trigger.query) {
                     self.parts.database.ask(&plan.metric_names(), now);
                 }
@@ -194,4 +201,13 @@ impl Scraping {
     fn tell(&self) {
         self.changes.send_modify(|n| *n = n.wrapping_add(1));
     }
+}
+
+/// Settings that are not among those of `before`; the catalog keeps the same object for as long as they say the same.
+fn new_settings<'a>(before: &'a Snapshot, now: &'a Snapshot) -> impl Iterator<Item = &'a Settings> {
+    now.functions.iter().filter_map(|(name, function)| {
+        let known = before.functions.get(name);
+        let is_known = known.is_some_and(|known| Arc::ptr_eq(&known.settings, &function.settings));
+        (!is_known).then_some(&*function.settings)
+    })
 }
