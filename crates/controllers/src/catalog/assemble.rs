@@ -194,8 +194,8 @@ impl Assembler {
         ]);
         let interval = endpoint.interval.or(settings.scrape_interval);
         let address = SocketAddr::new(ip, endpoint.port);
-        let target = metrics::scrape::Target::new(address, &endpoint.path, &labels, app).every(interval);
-        Ok(Some((target, interval)))
+        let target = metrics::scrape::Target::new(address, &endpoint.path, &labels, app);
+        Ok(Some((target.over(endpoint.scheme).every(interval), interval)))
     }
 }
 

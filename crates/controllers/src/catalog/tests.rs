@@ -64,7 +64,7 @@ fn check(watched: &Watched, expected: &Expect) {
         }
     }
     for target in view.scraped.iter() {
-        out += &format!("scrape {}\n", target.key());
+        out += &format!("scrape {} {}\n", target.url(), target.key());
     }
     let mut trusted: Vec<String> = view.snapshot.trusted.iter().map(ToString::to_string).collect();
     trusted.sort();
@@ -123,7 +123,8 @@ fn what_pods_say_about_scraping() {
                 "fib",
                 2,
                 with(
-                    json!({"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/m"}),
+                    json!({"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/m",
+                           "prometheus.io/scheme": "https"}),
                 ),
             ),
             pod("fib", 3, with(json!({"prometheus.io/scrape": "true", "prometheus.io/port": "none"}))),
@@ -142,8 +143,8 @@ fn what_pods_say_about_scraping() {
           fib-5d4f9c-4 Some(127.1.0.4) Some(8080) ready true
           fib-5d4f9c-5 Some(127.1.0.5) Some(8080) ready true
           prometheus.io: prometheus.io/port is "none": use a number from 1 to 65535
-        scrape {instance="127.1.0.1:8080", job="fib", namespace="shop", pod="fib-5d4f9c-1"}
-        scrape {instance="127.1.0.2:9090", job="fib", namespace="shop", pod="fib-5d4f9c-2"}
+        scrape http://127.1.0.1:8080/metrics {instance="127.1.0.1:8080", job="fib", namespace="shop", pod="fib-5d4f9c-1"}
+        scrape https://127.1.0.2:9090/m {instance="127.1.0.2:9090", job="fib", namespace="shop", pod="fib-5d4f9c-2"}
         trusted 127.1.0.1 127.1.0.2 127.1.0.3 127.1.0.4 127.1.0.5
     "#]],
     );
