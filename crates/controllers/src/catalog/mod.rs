@@ -6,6 +6,7 @@
 //! ```
 
 mod assemble;
+mod dependencies;
 mod members;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use assemble::Assembler;
+pub use dependencies::{Plain, Plains};
 
 /// Kyma's Functions, which bring their own Deployment.
 pub const FUNCTION: Kind =
@@ -50,6 +52,8 @@ pub struct View {
     /// False until all watches have told what there is: what is missing then is no sign of anything.
     pub complete: bool,
     pub snapshot: Arc<Snapshot>,
+    /// What functions depend on and is none.
+    pub plain: Arc<Plains>,
     /// The object behind each function that is ours to scale, in the version that the snapshot shows.
     pub objects: Arc<BTreeMap<Arc<str>, Target>>,
     pub scraped: Arc<[metrics::scrape::Target]>,

@@ -66,6 +66,9 @@ fn check(watched: &Watched, expected: &Expect) {
     for target in view.scraped.iter() {
         out += &format!("scrape {} {}\n", target.url(), target.key());
     }
+    for (name, plain) in view.plain.iter() {
+        out += &format!("{name} is waited for: {} of {}\n", plain.ready, plain.wanted);
+    }
     let mut trusted: Vec<String> = view.snapshot.trusted.iter().map(ToString::to_string).collect();
     trusted.sort();
     out += &format!("trusted {}\n", trusted.join(" "));
@@ -202,6 +205,34 @@ fn kinds_names_and_circles() {
           greet-x7-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
         torn serverless.kyma-project.io/v1alpha2 Function wants 2 not ours to scale
           SlimFaas/: not scaled on demand, because spec.scaleConfig scales it: remove one of the two
+        trusted 
+    "#]],
+    );
+}
+
+#[test]
+fn dependencies_need_not_be_functions() {
+    let mut off = (*deployment("off", json!({}))).clone();
+    off.spec.as_mut().unwrap().replicas = Some(0);
+    let unready = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
+    let watched = Watched {
+        deployments: vec![
+            deployment("shop", json!({"SlimFaas/DependsOn": "mysql, off, mysqll"})),
+            deployment("mysql", json!({})),
+            deployment("plain", json!({})),
+            Arc::new(off),
+        ],
+        pods: vec![pod("mysql", 1, |_| {}), pod("mysql", 2, unready), pod("plain", 3, |_| {})],
+        ..Watched::default()
+    };
+    check(
+        &watched,
+        &expect![[r#"
+        shop apps/v1 Deployment wants 2 @7
+          SlimFaas/DependsOn: there is no workload mysqll in the namespace, so it is not waited for: look for a typing error
+          SlimFaas/DependsOn: off has no replicas and is no function, so nobody wakes it: scale it up, or annotate it
+        mysql is waited for: 1 of 2
+        off is waited for: 0 of 0
         trusted 
     "#]],
     );

@@ -213,6 +213,7 @@ impl Controller {
         let situation = Situation {
             now,
             snapshot: &view.snapshot,
+            plain: &view.plain,
             calls: self.parts.activity.all().into_iter().collect(),
             readings: reign.answers.of.clone(),
             memories: reign.memories.all(),

@@ -14,6 +14,7 @@ use functions::{Calls, Function, Pod, Snapshot};
 use jiff::{SignedDuration, Timestamp};
 
 use super::plan::{Situation, decide, effects};
+use crate::catalog::{Plain, Plains};
 
 fn now() -> Timestamp {
     "2026-03-02T12:00:00Z".parse().unwrap()
@@ -48,8 +49,10 @@ fn function(name: &str, annotations: &[(&str, &str)], requested: i32, ready: u8)
     }
 }
 
+#[derive(Default)]
 struct World {
     functions: Vec<Function>,
+    plain: Plains,
     /// Seconds since the last call.
     called: Vec<(&'static str, i64)>,
     readings: Vec<(&'static str, Answer)>,
@@ -68,6 +71,7 @@ fn check(world: World, expected: &Expect) {
     let situation = Situation {
         now: now(),
         snapshot: &snapshot,
+        plain: &world.plain,
         calls: world.called.iter().map(call).collect(),
         readings: HashMap::from_iter(
             world.readings.into_iter().map(|(name, answer)| (name.into(), vec![answer])),
@@ -106,7 +110,7 @@ fn a_call_wakes_dependencies_first() {
             function("idle", &[], 1, 1),
         ],
         called: vec![("shop", 0)],
-        readings: vec![],
+        ..World::default()
     };
     check(
         asleep,
@@ -128,7 +132,7 @@ fn a_call_wakes_dependencies_first() {
             function("db", &[("ReplicasAtStart", "2")], 2, 2),
         ],
         called: vec![("shop", 1)],
-        readings: vec![],
+        ..World::default()
     };
     check(
         half_awake,
@@ -151,7 +155,7 @@ fn a_dependency_below_its_start_is_ready_with_what_it_has() {
             function("db", &[("ReplicasAtStart", "3")], 1, 1),
         ],
         called: vec![("shop", 0)],
-        readings: vec![],
+        ..World::default()
     };
     check(
         world,
@@ -162,6 +166,35 @@ fn a_dependency_below_its_start_is_ready_with_what_it_has() {
           event WakeUp "Scale up shop from 0 to 1: wakes up with 1" on Deployment shop/shop
     "#]],
     );
+}
+
+/// Nobody here scales it, but a function that needs it starts after it.
+#[test]
+fn a_dependency_that_is_no_function_is_waited_for() {
+    let mut all = String::new();
+    for (wanted, ready) in [(0, 0), (1, 0), (1, 1), (3, 2), (3, 3)] {
+        let shop = Arc::new(function("shop", &[("DependsOn", "mysql, mispelt")], 0, 0));
+        let snapshot = Snapshot { functions: [("shop".into(), shop)].into(), ..Snapshot::default() };
+        let situation = Situation {
+            now: now(),
+            snapshot: &snapshot,
+            plain: &Plains::from([("mysql".into(), Plain { wanted, ready })]),
+            calls: [("shop".into(), Calls { last: Some(now()), ..Calls::default() })].into(),
+            readings: HashMap::new(),
+            memories: &BTreeMap::new(),
+        };
+        let decisions = decide(&situation);
+        assert_eq!(decisions.len(), 1, "only functions are decided about");
+        all += &format!("{ready} of {wanted}: {}\n", decisions["shop"].why());
+    }
+    expect![[r#"
+        0 of 0: would wake up, but waits for mysql
+        0 of 1: would wake up, but waits for mysql
+        1 of 1: wakes up with 1
+        2 of 3: would wake up, but waits for mysql
+        3 of 3: wakes up with 1
+    "#]]
+    .assert_eq(&all);
 }
 
 const SCALE: &str = r#"{"ReplicaMax":10,"Triggers":[{"MetricName":"rps","Query":"sum(x)","Threshold":20}],
@@ -190,6 +223,7 @@ fn metrics_raise_veto_and_agree() {
         let situation = Situation {
             now: now(),
             snapshot: &snapshot,
+            plain: &Plains::new(),
             calls: [("fib".into(), Calls { last, ..Calls::default() })].into(),
             readings: [("fib".into(), vec![answer])].into(),
             memories: &BTreeMap::from([("fib".into(), Memory::default())]),
