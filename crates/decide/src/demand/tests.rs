@@ -436,3 +436,11 @@ fn what_is_no_function_is_waited_for_until_it_is_all_there() {
         assert_eq!(found.unknown.join(" "), "typo", "{what}");
     }
 }
+
+#[test]
+fn a_schedule_without_a_zone_is_in_britain() {
+    for text in ["{}", r#"{"TimeZoneID": null}"#, r#"{"TimeZoneID": "GB"}"#] {
+        let schedule: Schedule = serde_json::from_str(text).unwrap();
+        assert_eq!(schedule.zone.unwrap().to_string(), "GB", "{text}");
+    }
+}
