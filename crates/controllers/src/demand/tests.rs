@@ -12,8 +12,12 @@ use engine::{
 use expect_test::{Expect, expect};
 use functions::{Calls, Function, Pod, Snapshot};
 use jiff::{SignedDuration, Timestamp};
+use metrics::Gauge;
 
-use super::plan::{Situation, decide, effects};
+use super::{
+    Decided, Decisions,
+    plan::{Situation, decide, effects},
+};
 use crate::catalog::{Plain, Plains};
 
 fn now() -> Timestamp {
@@ -241,4 +245,41 @@ fn metrics_raise_veto_and_agree() {
         little to do: 2 -> 1 rps asks for the most: 1
         little to do on the pods that spoke: 2 -> 2 1 would do, but not every trigger has spoken, so nothing shrinks
     "#]].assert_eq(&all);
+}
+
+/// Two lines with the same labels would make the whole page unreadable.
+#[test]
+fn triggers_of_one_name_are_told_apart() {
+    let scale = r#"{"Triggers":[{"MetricName":"rps","Query":"sum(x)","Threshold":20},
+        {"MetricName":"rps","Query":"sum(y)","Threshold":20},{"MetricName":"rps","Query":"sum(z)","Threshold":20}]}"#;
+    let fib = Arc::new(function("fib", &[("Scale", scale)], 2, 2));
+    let snapshot = Snapshot { functions: [("fib".into(), fib.clone())].into(), ..Snapshot::default() };
+    let value = |value| Answer::Value { value, per: None };
+    let situation = Situation {
+        now: now(),
+        snapshot: &snapshot,
+        plain: &Plains::new(),
+        calls: [("fib".into(), Calls { last: Some(now()), ..Calls::default() })].into(),
+        readings: [("fib".into(), vec![value(40.0), Answer::Quiet, Answer::Failed("no data".into())])].into(),
+        memories: &BTreeMap::new(),
+    };
+    let decided = Decided::new(now(), &fib, &decide(&situation)["fib"]);
+    let decisions = Decisions::default();
+    decisions.decided([("fib".into(), Arc::new(decided))].into());
+    let mut lines: Vec<String> = Vec::new();
+    for Gauge { name, labels, value } in decisions.gauges() {
+        if let Some(name) = name.strip_prefix("slimfaas_autoscaler_trigger_") {
+            let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            lines.push(format!("{name} {} {value}", labels.join(" ")));
+        }
+    }
+    expect![[r#"
+        [
+            "valid function=fib metric=rps trigger=0 1",
+            "valid function=fib metric=rps trigger=1 1",
+            "valid function=fib metric=rps trigger=2 0",
+            "value function=fib metric=rps trigger=0 40",
+        ]
+    "#]]
+    .assert_debug_eq(&lines);
 }
