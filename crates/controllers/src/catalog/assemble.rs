@@ -77,9 +77,14 @@ impl Assembler {
         let mut trusted = HashSet::new();
         let mut scraped = Vec::new();
         let mut longest_interval = Duration::ZERO;
-        let mut plain = Vec::new();
+        let (mut plain, mut refused) = (Vec::new(), Vec::new());
         for workload in &workloads {
             let Some((settings, mut problems)) = self.settings(workload) else {
+                if let Some(problem) =
+                    slimfaas::refused(workload.template.as_ref(), workload.meta.annotations.as_ref())
+                {
+                    refused.push((Target::of(&workload.kind, workload.meta), problem));
+                }
                 plain.push(workload);
                 continue;
             };
@@ -160,6 +165,7 @@ impl Assembler {
             snapshot: Arc::new(Snapshot { functions, trusted }),
             plain: Arc::new(plain),
             objects: Arc::new(objects),
+            refused: refused.into(),
             scraped: scraped.into(),
             longest_interval,
         }

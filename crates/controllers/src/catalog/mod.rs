@@ -13,6 +13,7 @@ mod tests;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
+use api::slimfaas::Problem;
 use engine::{Cache, effect::Target, informer, kind::Kind};
 use functions::{Catalog, Snapshot};
 use k8s_openapi::api::{
@@ -56,6 +57,8 @@ pub struct View {
     pub plain: Arc<Plains>,
     /// The object behind each function that is ours to scale, in the version that the snapshot shows.
     pub objects: Arc<BTreeMap<Arc<str>, Target>>,
+    /// What may be meant as a function, and why it is none.
+    pub refused: Arc<[(Target, Problem)]>,
     pub scraped: Arc<[metrics::scrape::Target]>,
     /// The longest time between two scrapes of a pod that asks for other than the usual.
     pub longest_interval: Duration,

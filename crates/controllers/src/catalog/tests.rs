@@ -69,6 +69,9 @@ fn check(watched: &Watched, expected: &Expect) {
     for (name, plain) in view.plain.iter() {
         out += &format!("{name} is waited for: {} of {}\n", plain.ready, plain.wanted);
     }
+    for (object, problem) in view.refused.iter() {
+        out += &format!("refused {}: {}: {}\n", object.name, problem.annotation, problem.message);
+    }
     let mut trusted: Vec<String> = view.snapshot.trusted.iter().map(ToString::to_string).collect();
     trusted.sort();
     out += &format!("trusted {}\n", trusted.join(" "));
@@ -220,6 +223,7 @@ fn dependencies_need_not_be_functions() {
             deployment("shop", json!({"SlimFaas/DependsOn": "mysql, off, mysqll"})),
             deployment("mysql", json!({})),
             deployment("plain", json!({})),
+            deployment("meant", json!({"SlimFaas/Function": "yes"})),
             Arc::new(off),
         ],
         pods: vec![pod("mysql", 1, |_| {}), pod("mysql", 2, unready), pod("plain", 3, |_| {})],
@@ -233,6 +237,7 @@ fn dependencies_need_not_be_functions() {
           SlimFaas/DependsOn: off has no replicas and is no function, so nobody wakes it: scale it up, or annotate it
         mysql is waited for: 1 of 2
         off is waited for: 0 of 0
+        refused meant: SlimFaas/Function: expected true or false, found "yes"
         trusted 
     "#]],
     );

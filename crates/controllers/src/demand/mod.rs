@@ -249,6 +249,7 @@ impl Controller {
             }
         }
         reign.memories.retain(|name| view.snapshot.functions.contains_key(name));
+        self.told.refused(&view.refused, &self.executor);
         self.told.retain(|name| view.snapshot.functions.contains_key(name));
         self.parts.decisions.decided(all);
         next
