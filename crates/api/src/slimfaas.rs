@@ -9,7 +9,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use decide::demand;
 
-pub use read::{Annotations, MOST_PROBLEMS, PREFIX, names, read};
+pub use read::{Annotations, MOST_PROBLEMS, PREFIX, names, read, refused};
 
 /// All a function asks for. A bad annotation leaves its default here and a [`Problem`] beside it.
 #[derive(Clone, Debug, PartialEq)]

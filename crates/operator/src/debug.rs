@@ -12,6 +12,9 @@ use crate::run::Failure;
 
 const NO_NUMBER: &str = "PromQL result is NaN or Infinity (probably no data or division by zero).";
 
+/// Of the years 1970 to 9999, in seconds.
+const MOMENTS: std::ops::RangeInclusive<f64> = 0.0..=253_402_300_799.0;
+
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Asked {
@@ -31,6 +34,11 @@ pub(crate) async fn evaluate(shared: &Shared, body: &[u8]) -> Reply {
             return bad_request(&message);
         }
     };
+    if let Some(seconds) = asked.now_unix_seconds.filter(|seconds| !MOMENTS.contains(seconds)) {
+        return bad_request(&format!(
+            "nowUnixSeconds is {seconds:e}: use seconds since 1970, before the year 10000"
+        ));
+    }
     let query = asked.query.unwrap_or_default();
     if query.trim().is_empty() {
         return bad_request("query is required");

@@ -63,6 +63,8 @@ async fn queries_are_evaluated_in_the_words_of_the_guide() {
         "{}",
         "[1",
         r#"{"query": "queue", "nowUnixSeconds": "soon"}"#,
+        r#"{"query": "queue", "nowUnixSeconds": 1e300}"#,
+        r#"{"query": "queue", "nowUnixSeconds": -1}"#,
         r#"{"query": "sum(queue) )"}"#,
         r#"{"query": "queue queue"}"#,
         r#"{"query": "sum("}"#,
@@ -94,6 +96,10 @@ async fn queries_are_evaluated_in_the_words_of_the_guide() {
           400 application/json {"error":"the body is not {\"query\": \"…\", \"nowUnixSeconds\": 1732100000}: invalid type: integer `1`, expected a string at line 1 column 2"}
         {"query": "queue", "nowUnixSeconds": "soon"}
           400 application/json {"error":"the body is not {\"query\": \"…\", \"nowUnixSeconds\": 1732100000}: invalid type: string \"soon\", expected f64 at line 1 column 43"}
+        {"query": "queue", "nowUnixSeconds": 1e300}
+          400 application/json {"error":"nowUnixSeconds is 1e300: use seconds since 1970, before the year 10000"}
+        {"query": "queue", "nowUnixSeconds": -1}
+          400 application/json {"error":"nowUnixSeconds is -1e0: use seconds since 1970, before the year 10000"}
         {"query": "sum(queue) )"}
           400 application/json {"error":"Unexpected trailing characters in query"}
         {"query": "queue queue"}

@@ -69,6 +69,14 @@ pub fn read(
     Some((settings, given.into_problems()))
 }
 
+/// Why a workload that [`read`] does not take for a function may be meant as one: `SlimFaas/Function` says neither yes
+/// nor no.
+pub fn refused(template: Option<&Annotations>, object: Option<&Annotations>) -> Option<Problem> {
+    let mut given = Given { template, object, problems: Vec::new(), untold: BTreeMap::new() };
+    given.flag("Function");
+    given.problems.pop()
+}
+
 struct Given<'a> {
     template: Option<&'a Annotations>,
     object: Option<&'a Annotations>,

@@ -31,6 +31,12 @@ fn what_makes_a_function() {
     assert!(is_function(&[("Function", "True")]));
     assert!(is_function(&[("ReplicasMin", "nonsense")]));
     assert!(!is_function(&[("Function", "false"), ("ReplicasMin", "1")]), "it says itself that it is none");
+    // neither yes nor no: not taken for one, which might put it to sleep, but not in silence
+    assert!(!is_function(&[("Function", "yes")]));
+    let message =
+        |value| refused(Some(&annotations(&[("Function", value)])), None).map(|problem| problem.message);
+    assert_eq!(message("yes").as_deref(), Some("expected true or false, found \"yes\""));
+    assert_eq!((message("true"), message("False"), refused(None, None)), (None, None, None));
 }
 
 #[test]

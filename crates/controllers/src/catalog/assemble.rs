@@ -8,7 +8,6 @@ use std::{
 };
 
 use api::slimfaas::{self, Annotations, Problem, Settings};
-use decide::demand::{Graph, Node, Schedule};
 use engine::{
     effect::Target,
     kind::{self, Kind},
@@ -23,7 +22,11 @@ use kube::core::{Selector, SelectorExt};
 use metrics::scrape::Endpoint;
 use promql::Labels;
 
-use super::{FUNCTION, View, Watched, members};
+use super::{
+    FUNCTION, View, Watched,
+    dependencies::{self, Plain, Plains},
+    members::{self, Members},
+};
 use crate::autoscaled::scales;
 
 pub struct Assembler {
@@ -51,6 +54,12 @@ struct Workload<'a> {
     scales_itself: bool,
 }
 
+impl Workload<'_> {
+    fn name(&self) -> Arc<str> {
+        self.meta.name.as_deref().unwrap_or_default().into()
+    }
+}
+
 impl Assembler {
     pub fn new(namespace: &str) -> Self {
         Assembler { namespace: namespace.into(), known: HashMap::new(), last: Arc::default() }
@@ -69,9 +78,18 @@ impl Assembler {
         let mut trusted = HashSet::new();
         let mut scraped = Vec::new();
         let mut longest_interval = Duration::ZERO;
+        let (mut plain, mut refused) = (Vec::new(), Vec::new());
         for workload in &workloads {
-            let Some((settings, mut problems)) = self.settings(workload) else { continue };
-            let name: Arc<str> = workload.meta.name.as_deref().unwrap_or_default().into();
+            let Some((settings, mut problems)) = self.settings(workload) else {
+                if let Some(problem) =
+                    slimfaas::refused(workload.template.as_ref(), workload.meta.annotations.as_ref())
+                {
+                    refused.push((Target::of(&workload.kind, workload.meta), problem));
+                }
+                plain.push(workload);
+                continue;
+            };
+            let name = workload.name();
             if let Some(taken) = functions.get_mut(&name) {
                 // One name, one route: the first kind in the order of `workloads` has it.
                 let message =
@@ -79,21 +97,8 @@ impl Assembler {
                 taken.problems.push(Problem::new(slimfaas::PREFIX, message));
                 continue;
             }
-            let kind: &'static str = match &*workload.kind.kind {
-                "StatefulSet" => "StatefulSet",
-                "Function" => "Function",
-                _ => "Deployment",
-            };
-            let selector = workload.selector.map(|selector| Selector::try_from(selector.clone()));
-            let of_it = |pod: &&&Pod| match &selector {
-                Some(Ok(selector)) => {
-                    selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new()))
-                }
-                Some(Err(_)) => false,
-                None => true,
-            };
-            let candidates = members.get(&(kind, name.to_string())).map(Vec::as_slice).unwrap_or_default();
-            let mut pods: Vec<&Pod> = candidates.iter().filter(of_it).copied().collect();
+            let kind = kind_name(&workload.kind);
+            let mut pods = pods(workload, &members);
             pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             if settings.trusted {
                 trusted.extend(pods.iter().filter_map(|pod| members::ip(pod)));
@@ -146,7 +151,15 @@ impl Assembler {
             };
             functions.insert(name, function);
         }
-        report_cycles(&mut functions);
+        let named = dependencies::names(&functions);
+        let is_waited_for = |name: &Arc<str>| named.contains(name) && !functions.contains_key(name);
+        let plain = plain.into_iter().filter(|workload| is_waited_for(&workload.name())).map(|workload| {
+            let ready = pods(workload, &members).into_iter().filter(|pod| members::is_ready(pod)).count();
+            let ready = i32::try_from(ready).unwrap_or(i32::MAX);
+            (workload.name(), Plain { wanted: workload.replicas, ready })
+        });
+        let plain: Plains = plain.collect();
+        dependencies::report(&mut functions, &plain);
         let functions = functions.into_iter().map(|(name, function)| {
             // What is the same stays the same object: calls that wait for one function are not woken by a pod of another.
             let known = self.last.functions.get(&name).filter(|known| ***known == function);
@@ -157,7 +170,9 @@ impl Assembler {
         View {
             complete: true,
             snapshot: self.last.clone(),
+            plain: Arc::new(plain),
             objects: Arc::new(objects),
+            refused: refused.into(),
             scraped: scraped.into(),
             longest_interval,
         }
@@ -200,9 +215,29 @@ impl Assembler {
         ]);
         let interval = endpoint.interval.or(settings.scrape_interval);
         let address = SocketAddr::new(ip, endpoint.port);
-        let target = metrics::scrape::Target::new(address, &endpoint.path, &labels, app).every(interval);
-        Ok(Some((target, interval)))
+        let target = metrics::scrape::Target::new(address, &endpoint.path, &labels, app);
+        Ok(Some((target.over(endpoint.scheme).every(interval), interval)))
     }
+}
+
+fn kind_name(kind: &Kind) -> &'static str {
+    match &*kind.kind {
+        "StatefulSet" => "StatefulSet",
+        "Function" => "Function",
+        _ => "Deployment",
+    }
+}
+
+fn pods<'a>(workload: &Workload<'_>, members: &Members<'a>) -> Vec<&'a Pod> {
+    let selector = workload.selector.map(|selector| Selector::try_from(selector.clone()));
+    let of_it = |pod: &&&Pod| match &selector {
+        Some(Ok(selector)) => selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())),
+        Some(Err(_)) => false,
+        None => true,
+    };
+    let key = (kind_name(&workload.kind), workload.name().to_string());
+    let candidates = members.get(&key).map(Vec::as_slice).unwrap_or_default();
+    candidates.iter().filter(of_it).copied().collect()
 }
 
 /// Deployments first, then StatefulSets, then Functions. What is being deleted is no function any more, and a Deployment
@@ -259,29 +294,4 @@ fn by_target(all: &[Arc<HorizontalPodAutoscaler>]) -> HashMap<&str, Vec<&Horizon
         by_target.entry(&autoscaler.spec.scale_target_ref.name).or_default().push(autoscaler);
     }
     by_target
-}
-
-/// Functions that wait for each other are told; they are started all the same.
-fn report_cycles(functions: &mut BTreeMap<Arc<str>, Function>) {
-    let nodes = functions.iter().map(|(name, function)| Node {
-        name: name.clone(),
-        depends_on: function.settings.depends_on.clone(),
-        last_call: None,
-        active_calls: 0,
-        starts_with_any: false,
-        schedule: Schedule::default(),
-        ready: 0,
-        needed: 0,
-    });
-    let graph = Graph::new(nodes.collect());
-    for (name, function) in functions {
-        let cycle = graph.dependencies(name).cycle;
-        if !cycle.is_empty() {
-            let message = format!(
-                "{name} and {} depend on each other, so neither waits for the other: remove one direction",
-                cycle.join(", ")
-            );
-            function.problems.push(Problem::new("SlimFaas/DependsOn", message));
-        }
-    }
 }

@@ -12,8 +12,10 @@ use super::FUNCTION_LABEL;
 pub type Workload = (&'static str, String);
 
 /// Pods that count, by workload.
-pub fn by_workload(pods: &[Arc<Pod>]) -> HashMap<Workload, Vec<&Pod>> {
-    let mut members: HashMap<Workload, Vec<&Pod>> = HashMap::new();
+pub type Members<'a> = HashMap<Workload, Vec<&'a Pod>>;
+
+pub fn by_workload(pods: &[Arc<Pod>]) -> Members<'_> {
+    let mut members = Members::new();
     for pod in pods.iter().map(Arc::as_ref).filter(|pod| is_active(pod)) {
         if let Some(name) = label(&pod.metadata, FUNCTION_LABEL) {
             members.entry(("Function", name.to_owned())).or_default().push(pod);
@@ -50,8 +52,12 @@ pub fn summary(pod: &Pod) -> shared::Pod {
         name: pod.metadata.name.as_deref().unwrap_or_default().into(),
         ip: ip(pod),
         port: first_port(pod),
-        ready: holds(pod, "Ready") && holds(pod, "ContainersReady"),
+        ready: is_ready(pod),
     }
+}
+
+pub fn is_ready(pod: &Pod) -> bool {
+    holds(pod, "Ready") && holds(pod, "ContainersReady")
 }
 
 pub fn ip(pod: &Pod) -> Option<IpAddr> {

@@ -6,12 +6,14 @@
 //! ```
 
 mod assemble;
+mod dependencies;
 mod members;
 #[cfg(test)]
 mod tests;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
+use api::slimfaas::Problem;
 use engine::{Cache, effect::Target, informer, kind::Kind};
 use functions::{Catalog, Snapshot};
 use k8s_openapi::api::{
@@ -31,6 +33,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 pub use assemble::Assembler;
+pub use dependencies::{Plain, Plains};
 
 /// Kyma's Functions, which bring their own Deployment.
 pub const FUNCTION: Kind =
@@ -50,8 +53,12 @@ pub struct View {
     /// False until all watches have told what there is: what is missing then is no sign of anything.
     pub complete: bool,
     pub snapshot: Arc<Snapshot>,
+    /// What functions depend on and is none.
+    pub plain: Arc<Plains>,
     /// The object behind each function that is ours to scale, in the version that the snapshot shows.
     pub objects: Arc<BTreeMap<Arc<str>, Target>>,
+    /// What may be meant as a function, and why it is none.
+    pub refused: Arc<[(Target, Problem)]>,
     pub scraped: Arc<[metrics::scrape::Target]>,
     /// The longest time between two scrapes of a pod that asks for other than the usual.
     pub longest_interval: Duration,

@@ -64,7 +64,13 @@ fn check(watched: &Watched, expected: &Expect) {
         }
     }
     for target in view.scraped.iter() {
-        out += &format!("scrape {}\n", target.key());
+        out += &format!("scrape {} {}\n", target.url(), target.key());
+    }
+    for (name, plain) in view.plain.iter() {
+        out += &format!("{name} is waited for: {} of {}\n", plain.ready, plain.wanted);
+    }
+    for (object, problem) in view.refused.iter() {
+        out += &format!("refused {}: {}: {}\n", object.name, problem.annotation, problem.message);
     }
     let mut trusted: Vec<String> = view.snapshot.trusted.iter().map(ToString::to_string).collect();
     trusted.sort();
@@ -138,7 +144,8 @@ fn what_pods_say_about_scraping() {
                 "fib",
                 2,
                 with(
-                    json!({"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/m"}),
+                    json!({"prometheus.io/scrape": "true", "prometheus.io/port": "9090", "prometheus.io/path": "/m",
+                           "prometheus.io/scheme": "https"}),
                 ),
             ),
             pod("fib", 3, with(json!({"prometheus.io/scrape": "true", "prometheus.io/port": "none"}))),
@@ -157,8 +164,8 @@ fn what_pods_say_about_scraping() {
           fib-5d4f9c-4 Some(127.1.0.4) Some(8080) ready true
           fib-5d4f9c-5 Some(127.1.0.5) Some(8080) ready true
           prometheus.io: prometheus.io/port is "none": use a number from 1 to 65535
-        scrape {instance="127.1.0.1:8080", job="fib", namespace="shop", pod="fib-5d4f9c-1"}
-        scrape {instance="127.1.0.2:9090", job="fib", namespace="shop", pod="fib-5d4f9c-2"}
+        scrape http://127.1.0.1:8080/metrics {instance="127.1.0.1:8080", job="fib", namespace="shop", pod="fib-5d4f9c-1"}
+        scrape https://127.1.0.2:9090/m {instance="127.1.0.2:9090", job="fib", namespace="shop", pod="fib-5d4f9c-2"}
         trusted 127.1.0.1 127.1.0.2 127.1.0.3 127.1.0.4 127.1.0.5
     "#]],
     );
@@ -216,6 +223,36 @@ fn kinds_names_and_circles() {
           greet-x7-5d4f9c-1 Some(127.1.0.1) Some(8080) ready true
         torn serverless.kyma-project.io/v1alpha2 Function wants 2 not ours to scale
           SlimFaas/: not scaled on demand, because spec.scaleConfig scales it: remove one of the two
+        trusted 
+    "#]],
+    );
+}
+
+#[test]
+fn dependencies_need_not_be_functions() {
+    let mut off = (*deployment("off", json!({}))).clone();
+    off.spec.as_mut().unwrap().replicas = Some(0);
+    let unready = |pod: &mut Value| pod["status"]["conditions"][0]["status"] = json!("False");
+    let watched = Watched {
+        deployments: vec![
+            deployment("shop", json!({"SlimFaas/DependsOn": "mysql, off, mysqll"})),
+            deployment("mysql", json!({})),
+            deployment("plain", json!({})),
+            deployment("meant", json!({"SlimFaas/Function": "yes"})),
+            Arc::new(off),
+        ],
+        pods: vec![pod("mysql", 1, |_| {}), pod("mysql", 2, unready), pod("plain", 3, |_| {})],
+        ..Watched::default()
+    };
+    check(
+        &watched,
+        &expect![[r#"
+        shop apps/v1 Deployment wants 2 @7
+          SlimFaas/DependsOn: there is no workload mysqll in the namespace, so it is not waited for: look for a typing error
+          SlimFaas/DependsOn: off has no replicas and is no function, so nobody wakes it: scale it up, or annotate it
+        mysql is waited for: 1 of 2
+        off is waited for: 0 of 0
+        refused meant: SlimFaas/Function: expected true or false, found "yes"
         trusted 
     "#]],
     );

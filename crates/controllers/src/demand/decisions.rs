@@ -112,16 +112,20 @@ impl Decisions {
             for (annotation, n) in &decided.problems {
                 add("problems", &[("annotation", annotation)], f64::from(*n));
             }
-            for step in &decision.steps {
-                match &step.rule {
-                    Rule::Trigger(reading) => {
-                        add("trigger_value", &[("metric", &reading.trigger)], reading.value);
-                        add("trigger_valid", &[("metric", &reading.trigger)], 1.0);
-                    }
-                    Rule::QuietTrigger { trigger } => add("trigger_valid", &[("metric", trigger)], 1.0),
-                    Rule::InvalidTrigger { trigger, .. } => add("trigger_valid", &[("metric", trigger)], 0.0),
-                    _ => {}
+            let readings = decision.steps.iter().filter_map(|step| match &step.rule {
+                Rule::Trigger(reading) => Some((&reading.trigger, Some(reading.value), 1.0)),
+                Rule::QuietTrigger { trigger } => Some((trigger, None, 1.0)),
+                Rule::InvalidTrigger { trigger, .. } => Some((trigger, None, 0.0)),
+                _ => None,
+            });
+            for (idx, (metric, value, is_valid)) in readings.enumerate() {
+                // Nothing keeps two triggers from having the same name; their places differ.
+                let idx = idx.to_string();
+                let labels = [("metric", &**metric), ("trigger", idx.as_str())];
+                if let Some(value) = value {
+                    add("trigger_value", &labels, value);
                 }
+                add("trigger_valid", &labels, is_valid);
             }
             let direction = match decision.desired.cmp(&decision.current) {
                 std::cmp::Ordering::Greater => "up",

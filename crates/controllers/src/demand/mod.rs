@@ -213,6 +213,7 @@ impl Controller {
         let situation = Situation {
             now,
             snapshot: &view.snapshot,
+            plain: &view.plain,
             calls: self.parts.activity.all().into_iter().collect(),
             readings: reign.answers.of.clone(),
             memories: reign.memories.all(),
@@ -248,6 +249,7 @@ impl Controller {
             }
         }
         reign.memories.retain(|name| view.snapshot.functions.contains_key(name));
+        self.told.refused(&view.refused, &self.executor);
         self.told.retain(|name| view.snapshot.functions.contains_key(name));
         self.parts.decisions.decided(all);
         next

@@ -11,12 +11,15 @@ use functions::{Calls, Function, Snapshot};
 use jiff::Timestamp;
 use serde_json::json;
 
+use crate::catalog::Plains;
+
 pub const COMPONENT: &str = "ballast-demand";
 
 /// Everything the decisions about all functions depend on.
 pub struct Situation<'a> {
     pub now: Timestamp,
     pub snapshot: &'a Snapshot,
+    pub plain: &'a Plains,
     pub calls: HashMap<Arc<str>, Calls>,
     /// Of functions with triggers, in the order of the triggers.
     pub readings: HashMap<Arc<str>, Vec<Answer>>,
@@ -58,7 +61,7 @@ fn graph(situation: &Situation<'_>) -> Graph {
             needed: settings.scaling.wake_target().min(function.requested.max(1)),
         }
     });
-    Graph::new(nodes.collect())
+    Graph::new(nodes.chain(situation.plain.iter().map(|(name, plain)| plain.node(name))).collect())
 }
 
 /// The write of a decision that changes something, and the Event that tells of it.

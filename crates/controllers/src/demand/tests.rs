@@ -12,8 +12,13 @@ use engine::{
 use expect_test::{Expect, expect};
 use functions::{Calls, Function, Pod, Snapshot};
 use jiff::{SignedDuration, Timestamp};
+use metrics::Gauge;
 
-use super::plan::{Situation, decide, effects};
+use super::{
+    Decided, Decisions,
+    plan::{Situation, decide, effects},
+};
+use crate::catalog::{Plain, Plains};
 
 fn now() -> Timestamp {
     "2026-03-02T12:00:00Z".parse().unwrap()
@@ -48,8 +53,10 @@ fn function(name: &str, annotations: &[(&str, &str)], requested: i32, ready: u8)
     }
 }
 
+#[derive(Default)]
 struct World {
     functions: Vec<Function>,
+    plain: Plains,
     /// Seconds since the last call.
     called: Vec<(&'static str, i64)>,
     readings: Vec<(&'static str, Answer)>,
@@ -68,6 +75,7 @@ fn check(world: World, expected: &Expect) {
     let situation = Situation {
         now: now(),
         snapshot: &snapshot,
+        plain: &world.plain,
         calls: world.called.iter().map(call).collect(),
         readings: HashMap::from_iter(
             world.readings.into_iter().map(|(name, answer)| (name.into(), vec![answer])),
@@ -106,7 +114,7 @@ fn a_call_wakes_dependencies_first() {
             function("idle", &[], 1, 1),
         ],
         called: vec![("shop", 0)],
-        readings: vec![],
+        ..World::default()
     };
     check(
         asleep,
@@ -128,7 +136,7 @@ fn a_call_wakes_dependencies_first() {
             function("db", &[("ReplicasAtStart", "2")], 2, 2),
         ],
         called: vec![("shop", 1)],
-        readings: vec![],
+        ..World::default()
     };
     check(
         half_awake,
@@ -151,7 +159,7 @@ fn a_dependency_below_its_start_is_ready_with_what_it_has() {
             function("db", &[("ReplicasAtStart", "3")], 1, 1),
         ],
         called: vec![("shop", 0)],
-        readings: vec![],
+        ..World::default()
     };
     check(
         world,
@@ -162,6 +170,35 @@ fn a_dependency_below_its_start_is_ready_with_what_it_has() {
           event WakeUp "Scale up shop from 0 to 1: wakes up with 1" on Deployment shop/shop
     "#]],
     );
+}
+
+/// Nobody here scales it, but a function that needs it starts after it.
+#[test]
+fn a_dependency_that_is_no_function_is_waited_for() {
+    let mut all = String::new();
+    for (wanted, ready) in [(0, 0), (1, 0), (1, 1), (3, 2), (3, 3)] {
+        let shop = Arc::new(function("shop", &[("DependsOn", "mysql, mispelt")], 0, 0));
+        let snapshot = Snapshot { functions: [("shop".into(), shop)].into(), ..Snapshot::default() };
+        let situation = Situation {
+            now: now(),
+            snapshot: &snapshot,
+            plain: &Plains::from([("mysql".into(), Plain { wanted, ready })]),
+            calls: [("shop".into(), Calls { last: Some(now()), ..Calls::default() })].into(),
+            readings: HashMap::new(),
+            memories: &BTreeMap::new(),
+        };
+        let decisions = decide(&situation);
+        assert_eq!(decisions.len(), 1, "only functions are decided about");
+        all += &format!("{ready} of {wanted}: {}\n", decisions["shop"].why());
+    }
+    expect![[r#"
+        0 of 0: would wake up, but waits for mysql
+        0 of 1: would wake up, but waits for mysql
+        1 of 1: wakes up with 1
+        2 of 3: would wake up, but waits for mysql
+        3 of 3: wakes up with 1
+    "#]]
+    .assert_eq(&all);
 }
 
 const SCALE: &str = r#"{"ReplicaMax":10,"Triggers":[{"MetricName":"rps","Query":"sum(x)","Threshold":20}],
@@ -190,6 +227,7 @@ fn metrics_raise_veto_and_agree() {
         let situation = Situation {
             now: now(),
             snapshot: &snapshot,
+            plain: &Plains::new(),
             calls: [("fib".into(), Calls { last, ..Calls::default() })].into(),
             readings: [("fib".into(), vec![answer])].into(),
             memories: &BTreeMap::from([("fib".into(), Memory::default())]),
@@ -207,4 +245,41 @@ fn metrics_raise_veto_and_agree() {
         little to do: 2 -> 1 rps asks for the most: 1
         little to do on the pods that spoke: 2 -> 2 1 would do, but not every trigger has spoken, so nothing shrinks
     "#]].assert_eq(&all);
+}
+
+/// Two lines with the same labels would make the whole page unreadable.
+#[test]
+fn triggers_of_one_name_are_told_apart() {
+    let scale = r#"{"Triggers":[{"MetricName":"rps","Query":"sum(x)","Threshold":20},
+        {"MetricName":"rps","Query":"sum(y)","Threshold":20},{"MetricName":"rps","Query":"sum(z)","Threshold":20}]}"#;
+    let fib = Arc::new(function("fib", &[("Scale", scale)], 2, 2));
+    let snapshot = Snapshot { functions: [("fib".into(), fib.clone())].into(), ..Snapshot::default() };
+    let value = |value| Answer::Value { value, per: None };
+    let situation = Situation {
+        now: now(),
+        snapshot: &snapshot,
+        plain: &Plains::new(),
+        calls: [("fib".into(), Calls { last: Some(now()), ..Calls::default() })].into(),
+        readings: [("fib".into(), vec![value(40.0), Answer::Quiet, Answer::Failed("no data".into())])].into(),
+        memories: &BTreeMap::new(),
+    };
+    let decided = Decided::new(now(), &fib, &decide(&situation)["fib"]);
+    let decisions = Decisions::default();
+    decisions.decided([("fib".into(), Arc::new(decided))].into());
+    let mut lines: Vec<String> = Vec::new();
+    for Gauge { name, labels, value } in decisions.gauges() {
+        if let Some(name) = name.strip_prefix("slimfaas_autoscaler_trigger_") {
+            let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+            lines.push(format!("{name} {} {value}", labels.join(" ")));
+        }
+    }
+    expect![[r#"
+        [
+            "valid function=fib metric=rps trigger=0 1",
+            "valid function=fib metric=rps trigger=1 1",
+            "valid function=fib metric=rps trigger=2 0",
+            "value function=fib metric=rps trigger=0 40",
+        ]
+    "#]]
+    .assert_debug_eq(&lines);
 }

@@ -13,7 +13,11 @@ use functions::Function;
 use super::plan::COMPONENT;
 
 #[derive(Default)]
-pub struct Told(HashMap<Arc<str>, Of>);
+pub struct Told {
+    functions: HashMap<Arc<str>, Of>,
+    /// What is no function, by its uid.
+    refused: Vec<(String, Problem)>,
+}
 
 #[derive(Default)]
 struct Of {
@@ -34,7 +38,7 @@ impl Told {
         decision: &Decision,
         executor: &Executor,
     ) {
-        let known = self.0.entry(name.clone()).or_default();
+        let known = self.functions.entry(name.clone()).or_default();
         if known.uid != object.uid {
             *known = Of { uid: object.uid.clone(), ..Of::default() };
         }
@@ -42,8 +46,7 @@ impl Told {
         let new = function.problems.iter().filter(|problem| !known.problems.contains(problem));
         for Problem { annotation, message } in new {
             tracing::warn!(function = %name, annotation = %annotation, message, "an annotation cannot be used");
-            let note = format!("{annotation}: {message}");
-            effects.push(Effect::warning(object.clone(), COMPONENT, "BadAnnotation", note));
+            effects.push(bad_annotation(object, annotation, message));
         }
         known.problems.clone_from(&function.problems);
 
@@ -74,13 +77,36 @@ impl Told {
             ));
         }
         known.waiting = waiting;
-        if !effects.is_empty() {
-            let executor = executor.clone();
-            tokio::spawn(async move { executor.execute(effects).await });
+        send(effects, executor);
+    }
+
+    /// Tells what is new about workloads that may be meant as functions.
+    pub fn refused(&mut self, all: &[(Target, Problem)], executor: &Executor) {
+        let refused: Vec<_> =
+            all.iter().map(|(object, problem)| (object.uid.clone(), problem.clone())).collect();
+        let mut effects = Vec::new();
+        for ((object, Problem { annotation, message }), one) in all.iter().zip(&refused) {
+            if !self.refused.contains(one) {
+                tracing::warn!(workload = %object.name, annotation = %annotation, message, "not taken for a function");
+                effects.push(bad_annotation(object, annotation, message));
+            }
         }
+        self.refused = refused;
+        send(effects, executor);
     }
 
     pub fn retain(&mut self, is_there: impl Fn(&str) -> bool) {
-        self.0.retain(|name, _| is_there(name));
+        self.functions.retain(|name, _| is_there(name));
+    }
+}
+
+fn bad_annotation(object: &Target, annotation: &str, message: &str) -> Effect {
+    Effect::warning(object.clone(), COMPONENT, "BadAnnotation", format!("{annotation}: {message}"))
+}
+
+fn send(effects: Vec<Effect>, executor: &Executor) {
+    if !effects.is_empty() {
+        let executor = executor.clone();
+        tokio::spawn(async move { executor.execute(effects).await });
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Schedule;
 
-/// One function as the others see it.
+/// One function, or another workload that functions depend on, as the others see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     pub name: Arc<str>,
@@ -25,6 +25,23 @@ pub struct Node {
     pub ready: i32,
     /// Ready pods with which those that depend on it may start.
     pub needed: i32,
+}
+
+impl Node {
+    /// A workload that is no function: there are no calls of it, and those that depend on it need all that it is to
+    /// have, and one at least.
+    pub fn plain(name: Arc<str>, ready: i32, wanted: i32) -> Self {
+        Node {
+            name,
+            depends_on: Vec::new(),
+            last_call: None,
+            active_calls: 0,
+            starts_with_any: false,
+            schedule: Schedule::default(),
+            ready,
+            needed: wanted.max(1),
+        }
+    }
 }
 
 /// The latest sign of life, and whose it was.
@@ -52,7 +69,7 @@ pub enum ActivitySource {
 pub struct Dependencies {
     /// Direct dependencies without enough ready pods.
     pub waiting_for: Vec<Arc<str>>,
-    /// Names that are no functions; they are taken as ready.
+    /// Names of nothing that is known: waiting for a typing error would never end, so they are not waited for.
     pub unknown: Vec<Arc<str>>,
     /// Direct dependencies that in turn depend on this function. Waiting for each other would never end, so they
     /// are not waited for.

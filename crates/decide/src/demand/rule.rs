@@ -284,7 +284,7 @@ impl crate::Rule for Rule {
                 }
                 if !unknown.is_empty() {
                     let and = if cycle.is_empty() { "" } else { "; " };
-                    write!(out, "{and}{} is no function, so taken as ready", unknown.join(", "))?;
+                    write!(out, "{and}{} is not there, so not waited for", unknown.join(", "))?;
                 }
                 Ok(())
             }

@@ -12,7 +12,7 @@ use crate::{input::null_as_default, zone::Zone};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {
-    #[serde(rename = "TimeZoneID", default = "britain")]
+    #[serde(rename = "TimeZoneID", default = "britain", deserialize_with = "null_as_britain")]
     pub zone: Option<Zone>,
     #[serde(rename = "Default", default, deserialize_with = "null_as_default")]
     pub default: Times,
@@ -97,6 +97,10 @@ impl DayTime {
 /// The zone of a schedule that names none.
 fn britain() -> Option<Zone> {
     Zone::named("GB")
+}
+
+fn null_as_britain<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Zone>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.or_else(britain))
 }
 
 impl fmt::Display for DayTime {

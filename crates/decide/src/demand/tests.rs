@@ -390,7 +390,7 @@ fn activity_reaches_dependencies_at_any_distance() {
     expect![[r#"
         0 -> 1  WakeUp: wakes up with 1
           activity      0 -> 0  a call 0 s ago, timeout 300 s
-          dependencies  0 -> 0  depends on pong in a circle, so does not wait for it; mysql is no function, so taken as ready
+          dependencies  0 -> 0  depends on pong in a circle, so does not wait for it; mysql is not there, so not waited for
           wake          0 -> 1  wakes up with 1
           bounds        1 -> 1  at least 0
           look again at 2026-03-01T12:05:20.001Z"#]].assert_eq(&decisions[0].explain().to_string());
@@ -416,4 +416,31 @@ fn a_decision_says_when_to_look_again() {
         ]
     "#]]
     .assert_debug_eq(&next);
+}
+
+#[test]
+fn what_is_no_function_is_waited_for_until_it_is_all_there() {
+    let table = [
+        ("as many ready as wanted", 2, 2, ""),
+        ("fewer", 1, 2, "mysql"),
+        ("more, during a rollout", 3, 2, ""),
+        ("none wanted: one is needed all the same", 0, 0, "mysql"),
+        ("one of none", 1, 0, ""),
+    ];
+    for (what, ready, wanted, waiting_for) in table {
+        let front =
+            Node { depends_on: vec!["mysql".into(), "typo".into()], ..Node::plain("front".into(), 0, 1) };
+        let graph = Graph::new(vec![front, Node::plain("mysql".into(), ready, wanted)]);
+        let found = graph.dependencies("front");
+        assert_eq!(found.waiting_for.join(" "), waiting_for, "{what}");
+        assert_eq!(found.unknown.join(" "), "typo", "{what}");
+    }
+}
+
+#[test]
+fn a_schedule_without_a_zone_is_in_britain() {
+    for text in ["{}", r#"{"TimeZoneID": null}"#, r#"{"TimeZoneID": "GB"}"#] {
+        let schedule: Schedule = serde_json::from_str(text).unwrap();
+        assert_eq!(schedule.zone.unwrap().to_string(), "GB", "{text}");
+    }
 }

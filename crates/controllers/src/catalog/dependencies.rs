@@ -1,0 +1,63 @@
+//! What functions wait for before they start, and what of that cannot be.
+
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use api::slimfaas::Problem;
+use decide::demand::{Graph, Node};
+use functions::Function;
+
+/// A workload that is no function, but that functions depend on. It is waited for, and nobody here scales it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plain {
+    pub wanted: i32,
+    pub ready: i32,
+}
+
+pub type Plains = BTreeMap<Arc<str>, Plain>;
+
+impl Plain {
+    pub fn node(self, name: &Arc<str>) -> Node {
+        Node::plain(name.clone(), self.ready, self.wanted)
+    }
+}
+
+/// Every name that some function depends on.
+pub fn names(functions: &BTreeMap<Arc<str>, Function>) -> HashSet<Arc<str>> {
+    functions.values().flat_map(|function| function.settings.depends_on.iter().cloned()).collect()
+}
+
+/// Tells functions that wait for each other (they are started all the same), for nothing, or for what does not come.
+pub fn report(functions: &mut BTreeMap<Arc<str>, Function>, plains: &Plains) {
+    let of_functions = functions.iter().map(|(name, function)| Node {
+        depends_on: function.settings.depends_on.clone(),
+        ..Node::plain(name.clone(), 0, 0)
+    });
+    let graph = Graph::new(of_functions.chain(plains.iter().map(|(name, plain)| plain.node(name))).collect());
+    for (name, function) in functions {
+        let found = graph.dependencies(name);
+        let asleep = |name: &&Arc<str>| plains.get(*name).is_some_and(|plain| plain.wanted == 0);
+        let asleep: Vec<&str> = found.waiting_for.iter().filter(asleep).map(AsRef::as_ref).collect();
+        let mut tell = |message: String| function.problems.push(Problem::new("SlimFaas/DependsOn", message));
+        if !found.cycle.is_empty() {
+            tell(format!(
+                "{name} and {} depend on each other, so neither waits for the other: remove one direction",
+                found.cycle.join(", ")
+            ));
+        }
+        if !found.unknown.is_empty() {
+            tell(format!(
+                "there is no workload {} in the namespace, so it is not waited for: look for a typing error",
+                found.unknown.join(", ")
+            ));
+        }
+        if !asleep.is_empty() {
+            tell(format!(
+                "{} has no replicas and is no function, so nobody wakes it: scale it up, or annotate it",
+                asleep.join(", ")
+            ));
+        }
+    }
+}
