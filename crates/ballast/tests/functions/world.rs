@@ -62,6 +62,8 @@ pub struct World {
     lines: BTreeMap<String, Lines>,
     /// What the nodes that start next do beside functions on demand.
     controllers: Vec<String>,
+    /// More that they are told.
+    flags: Vec<String>,
 }
 
 pub struct Node {
@@ -101,6 +103,7 @@ impl World {
             directory: TempDir::with_prefix("ballast-functions-")?,
             lines: BTreeMap::new(),
             controllers: vec!["--controllers=none".to_owned()],
+            flags: Vec::new(),
         };
         match nodes {
             Nodes::One => world.add_node("node-a").await?,
@@ -126,9 +129,9 @@ impl World {
         self.restart().await
     }
 
-    /// Starts all nodes again, such that their logs tell everything.
-    pub async fn tell_everything(&mut self) -> Result<()> {
-        self.controllers.push("--verbose".to_owned());
+    /// Starts all nodes again with one more flag.
+    pub async fn restart_with(&mut self, flag: &str) -> Result<()> {
+        self.flags.push(flag.to_owned());
         self.restart().await
     }
 
@@ -194,7 +197,7 @@ impl World {
             "--debug-on-gateway",
         ];
         args.extend(options.map(str::to_owned));
-        args.extend(self.controllers.iter().cloned());
+        args.extend(self.controllers.iter().chain(&self.flags).cloned());
         let running = spawn(Path::new("env"), &args, &log)?;
         let mut node = Node {
             name: name.to_owned(),
