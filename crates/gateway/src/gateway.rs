@@ -214,7 +214,7 @@ impl Gateway {
             Route::AsyncResult { name, .. } | Route::AsyncDead { name, .. }
                 if !self.may_see(name, peer, request.headers()) =>
             {
-                reply::unknown_function(name)
+                self.no_function(name)
             }
             Route::AsyncResult { name, id } => async_calls::result(gateway, name, id).await,
             Route::AsyncDead { name, id, replay } => {

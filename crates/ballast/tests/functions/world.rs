@@ -66,6 +66,8 @@ pub struct World {
     controllers: Vec<String>,
     /// As whom they speak to the API, if not as whoever may do anything.
     account: Option<PathBuf>,
+    /// More that they are told.
+    flags: Vec<String>,
 }
 
 pub struct Node {
@@ -134,6 +136,7 @@ impl World {
             lines: BTreeMap::new(),
             controllers: vec!["--controllers=none".to_owned()],
             account: None,
+            flags: Vec::new(),
         })
     }
 
@@ -148,9 +151,9 @@ impl World {
         self.restart().await
     }
 
-    /// Starts all nodes again, such that their logs tell everything.
-    pub async fn tell_everything(&mut self) -> Result<()> {
-        self.controllers.push("--verbose".to_owned());
+    /// Starts all nodes again with one more flag.
+    pub async fn restart_with(&mut self, flag: &str) -> Result<()> {
+        self.flags.push(flag.to_owned());
         self.restart().await
     }
 
@@ -227,7 +230,7 @@ impl World {
             "--debug-on-gateway",
         ];
         args.extend(options.map(str::to_owned));
-        args.extend(self.controllers.iter().cloned());
+        args.extend(self.controllers.iter().chain(&self.flags).cloned());
         args.extend(self.account.iter().map(|_| "-v".to_owned()));
         let running = spawn(Path::new("env"), &args, &log)?;
         let mut node = Node {

@@ -146,7 +146,14 @@ async fn what_cannot_wake_is_refused_at_once() {
 #[tokio::test]
 async fn before_the_functions_are_known_none_is_missing() {
     let rig = Rig::new().await;
-    for path in ["/function/fib", "/async-function/fib", "/status-function/fib", "/wake-function/fib"] {
+    for path in [
+        "/function/fib",
+        "/async-function/fib",
+        "/async-function-result/fib/1",
+        "/async-function-dead/fib",
+        "/status-function/fib",
+        "/wake-function/fib",
+    ] {
         let answer = rig.get(path).await;
         assert_eq!(answer.status(), 503, "{path}");
         assert_eq!(header_of(&answer, "ballast-error"), Some("unavailable"));

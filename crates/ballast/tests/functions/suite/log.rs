@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::world::World;
 
 pub async fn it_says_what_was_decided_and_what_cannot_be_used(world: &mut World) -> Result<()> {
-    world.tell_everything().await?;
+    world.restart_with("--verbose").await?;
     let trigger = |name: &str, query: &str, threshold: i32| json!({"MetricName": name, "Query": query, "Threshold": threshold});
     let scale = json!({"Triggers": [
         trigger("broken", "sum(", 1),
