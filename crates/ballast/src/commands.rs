@@ -2,6 +2,7 @@
 
 mod crds;
 mod decide;
+mod gateway_flags;
 mod promql;
 mod serve;
 mod simulate;

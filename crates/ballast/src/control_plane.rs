@@ -46,6 +46,7 @@ pub struct Options {
     /// Unique among the nodes, and the same after a restart.
     pub node: String,
     pub gateway: Listen,
+    pub gateway_options: gateway::Options,
     pub operator: Listen,
     pub operator_token: Option<String>,
     /// Whether debug and query paths are served on the gateway's port too.
@@ -147,7 +148,7 @@ impl ControlPlane {
             catalog: catalog.clone(),
             activity: activity.clone(),
             store: store.clone(),
-            options: gateway::Options::default(),
+            options: options.gateway_options.clone(),
             hooks,
         });
 

@@ -64,6 +64,8 @@ pub struct World {
     lines: BTreeMap<String, Lines>,
     /// What the nodes that start next do beside functions on demand.
     controllers: Vec<String>,
+    /// More that they are told.
+    flags: Vec<String>,
 }
 
 pub struct Node {
@@ -108,8 +110,6 @@ impl World {
         Ok(world)
     }
 
-    /// Starts all nodes again, such that their master looks after the Functions of the namespace.
-    pub async fn look_after_functions(&mut self) -> Result<()> {
     /// Another namespace of the cluster, with a node of its own on the same servers of the store.
     pub async fn neighbour(&self) -> Result<Self> {
         let mut world = Self::without_nodes(self.place.cluster).await?;
@@ -133,15 +133,24 @@ impl World {
             directory,
             lines: BTreeMap::new(),
             controllers: vec!["--controllers=none".to_owned()],
+            flags: Vec::new(),
         })
     }
 
+    /// Starts all nodes again, such that their master looks after the Functions of the namespace.
+    pub async fn look_after_functions(&mut self) -> Result<()> {
         crds::install(&self.place.cluster.client()).await?;
         self.controllers = vec![
             "--controllers=function".to_owned(),
             // each test has nodes of its own on the same cluster
             format!("--function-namespace={}", self.place.namespace),
         ];
+        self.restart().await
+    }
+
+    /// Starts all nodes again with one more flag.
+    pub async fn restart_with(&mut self, flag: &str) -> Result<()> {
+        self.flags.push(flag.to_owned());
         self.restart().await
     }
 
@@ -203,7 +212,7 @@ impl World {
             "--debug-on-gateway",
         ];
         args.extend(options.map(str::to_owned));
-        args.extend(self.controllers.iter().cloned());
+        args.extend(self.controllers.iter().chain(&self.flags).cloned());
         let running = spawn(Path::new("env"), &args, &log)?;
         let mut node = Node {
             name: name.to_owned(),

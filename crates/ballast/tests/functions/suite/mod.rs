@@ -44,6 +44,7 @@ tests! {
     autoscaler::an_autoscaler_is_told_and_not_fought,
     visible::bad_annotations_are_told_and_the_function_is_served,
     visible::every_node_says_why,
+    visible::private_is_for_pods_and_for_those_a_trusted_proxy_names on One,
     visible::debug_endpoints_answer_as_the_guide_says,
     queue::a_result_can_be_read,
     queue::a_call_that_fails_is_tried_again_and_given_up,
