@@ -104,7 +104,7 @@ impl ControlPlane {
         sharing::recall(&sharing).await;
         tasks.spawn(sharing::run(sharing, stop.clone()));
 
-        let view = catalog::start(&client, &options.namespace, catalog.clone(), &mut tasks);
+        let (view, watches) = catalog::start(&client, &options.namespace, catalog.clone(), &mut tasks);
         let (roles, keeping) = match options.leadership {
             Leadership::Alone => (Handle::alone(&options.node), None),
             Leadership::Lease(lease) => {
@@ -132,6 +132,8 @@ impl ControlPlane {
             scraper: scraping_handle.clone(),
             gateway: Arc::new(OnceLock::new()),
             catalog: catalog.clone(),
+            roles: roles.clone(),
+            watches,
         };
         let of_operator = figures.clone();
         let exposed = move || [of_operator.of_node(), of_operator.of_gateway()].concat();

@@ -1,8 +1,11 @@
 //! What a node shows of itself: metrics, status, debug paths.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
-use controllers::{catalog, demand, scraping};
+use controllers::{catalog, demand, roles, scraping};
 use functions::Catalog;
 use gateway::{Gateway, Hooks, Mount, QueueGauges};
 use jiff::Timestamp;
@@ -17,12 +20,16 @@ pub struct Figures {
     pub scraper: scrape::Handle,
     pub gateway: Arc<OnceLock<(Gateway, QueueGauges)>>,
     pub catalog: Catalog,
+    pub roles: roles::Handle,
+    pub watches: catalog::Watches,
 }
 
 impl Figures {
-    /// Decisions and queues; the operator adds the scraper's, and the gateway's own page has its own.
+    /// Decisions, roles, watches and queues; the operator adds the scraper's, and the gateway's own page has its own.
     pub fn of_node(&self) -> Vec<Family> {
-        let mut families = Family::of_gauges(&self.decisions.gauges());
+        let now = Instant::now();
+        let gauges = [self.decisions.gauges(), self.roles.gauges(now), self.watches.gauges(now)];
+        let mut families = Family::of_gauges(&gauges.concat());
         if let Some((_, queues)) = self.gateway.get() {
             families.extend(queues.families(&self.catalog, Timestamp::now()).iter().map(family));
         }
@@ -58,6 +65,7 @@ pub fn hooks(
     view: &watch::Receiver<Arc<catalog::View>>,
 ) -> Hooks {
     let (for_metrics, decisions, view) = (figures.clone(), figures.decisions.clone(), view.clone());
+    let (roles, watches) = (figures.roles.clone(), figures.watches.clone());
     let mounts =
         operator.map(|operator| ["/debug/", "/api/v1/"].map(|prefix| mount(prefix, operator)).to_vec());
     Hooks {
@@ -70,9 +78,12 @@ pub fn hooks(
         status: Some(Arc::new(move |name: &str| {
             decisions.last(name).map(|last| ("LastDecision".to_owned(), last)).into_iter().collect()
         })),
-        ready: Some(Arc::new(move || match view.borrow().complete {
-            true => Ok(()),
-            false => Err("the functions of the cluster are not known yet".into()),
+        ready: Some(Arc::new(move || {
+            if !view.borrow().complete {
+                return Err("the functions of the cluster are not known yet".into());
+            }
+            let now = Instant::now();
+            roles.check(now).and_then(|()| watches.check(now))
         })),
     }
 }

@@ -49,8 +49,8 @@ tests! {
     queue::a_result_can_be_read,
     queue::a_call_that_fails_is_tried_again_and_given_up,
     queue::no_more_than_the_limit_are_under_way,
-    kyma::a_call_wakes_a_function_by_its_scale,
     queue::two_namespaces_share_servers_but_nothing_else on Three,
+    kyma::a_call_wakes_a_function_by_its_scale,
     kyma::one_that_scales_itself_is_refused,
     faults::no_accepted_call_is_lost_with_the_master on Three,
     faults::another_node_follows_a_killed_master on Three,
@@ -59,6 +59,7 @@ tests! {
     faults::calls_go_on_without_a_gateway_node on Three,
     faults::one_of_three_nats_servers_may_die on Three,
     faults::a_node_that_is_cut_off_is_replaced_and_comes_back on Three,
+    faults::a_node_that_hears_nothing_of_the_cluster_says_so on Three,
     faults::a_pod_may_die_during_a_call,
     faults::a_call_without_a_body_outlives_its_pod,
 }
