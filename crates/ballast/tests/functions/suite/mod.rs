@@ -36,6 +36,7 @@ tests! {
     asleep_and_awake::a_call_wakes_and_silence_puts_to_sleep,
     asleep_and_awake::a_schedule_wakes,
     asleep_and_awake::dependencies_wake_first,
+    asleep_and_awake::a_dependency_that_is_no_function_is_waited_for on One,
     asleep_and_awake::an_event_wakes_its_subscribers,
     asleep_and_awake::below_the_minimum_it_is_raised,
     asleep_and_awake::a_long_call_keeps_awake,
