@@ -2,6 +2,7 @@
 
 mod crds;
 mod decide;
+mod gateway_flags;
 mod promql;
 mod serve;
 mod simulate;
@@ -27,7 +28,7 @@ enum Command {
     /// Start everything in one process, on an embedded Kubernetes that kubectl can use
     Up(up::Up),
     /// Run as a node of Ballast on a cluster
-    Serve(serve::Serve),
+    Serve(Box<serve::Serve>),
     /// Print the CustomResourceDefinitions, for `kubectl apply -f -`
     Crds(crds::Crds),
     /// Tell what the Ballast in a data directory is doing

@@ -46,6 +46,7 @@ pub struct Options {
     /// Unique among the nodes, and the same after a restart.
     pub node: String,
     pub gateway: Listen,
+    pub gateway_options: gateway::Options,
     pub operator: Listen,
     pub operator_token: Option<String>,
     /// Whether debug and query paths are served on the gateway's port too.
@@ -103,7 +104,7 @@ impl ControlPlane {
         sharing::recall(&sharing).await;
         tasks.spawn(sharing::run(sharing, stop.clone()));
 
-        let view = catalog::start(&client, &options.namespace, catalog.clone(), &mut tasks);
+        let (view, watches) = catalog::start(&client, &options.namespace, catalog.clone(), &mut tasks);
         let (roles, keeping) = match options.leadership {
             Leadership::Alone => (Handle::alone(&options.node), None),
             Leadership::Lease(lease) => {
@@ -131,6 +132,8 @@ impl ControlPlane {
             scraper: scraping_handle.clone(),
             gateway: Arc::new(OnceLock::new()),
             catalog: catalog.clone(),
+            roles: roles.clone(),
+            watches,
         };
         let of_operator = figures.clone();
         let exposed = move || [of_operator.of_node(), of_operator.of_gateway()].concat();
@@ -147,7 +150,7 @@ impl ControlPlane {
             catalog: catalog.clone(),
             activity: activity.clone(),
             store: store.clone(),
-            options: gateway::Options::default(),
+            options: options.gateway_options.clone(),
             hooks,
         });
 

@@ -72,6 +72,37 @@ fn wrong_input_names_the_field() {
 }
 
 #[test]
+fn what_the_gateway_is_told_is_checked_at_the_start() {
+    expect![[r#"
+        error: invalid value '10.0.0.0/8,10.0.0.0/99' for '--trusted-proxies <NETWORKS>': "10.0.0.0/99" is neither a network (10.0.0.0/8) nor an address (192.168.1.7)
+
+        For more information, try '--help'.
+    "#]]
+    .assert_eq(&refusal(&["serve", "--trusted-proxies", "10.0.0.0/8,10.0.0.0/99"], ""));
+    for (flag, wrong, hint) in [
+        ("--cors-origins", "shop.example", "https://shop.example"),
+        ("--cors-origins", "https://shop.example/", "is no origin"),
+        ("--cors-origins", "", "expected *, none"),
+        ("--held-calls", "0", "1..=10000000"),
+        ("--held-calls-per-function", "many", "invalid digit"),
+        ("--body-limit", "0", "1..="),
+        ("--head-timeout", "-1", "unexpected argument"),
+        ("--body-idle-timeout", "0", "1..=86400"),
+    ] {
+        for command in ["serve", "up"] {
+            let said = refusal(&[command, flag, wrong], "");
+            assert!(said.contains(hint), "{command} {flag} {wrong}: {said}");
+        }
+    }
+    for command in ["serve", "up"] {
+        let help = answer(&[command, "--help"], "");
+        for flag in ["--trusted-proxies <NETWORKS>", "BALLAST_CORS_ORIGINS=", "[default: 20000]"] {
+            assert!(help.contains(flag), "{command}: {help}");
+        }
+    }
+}
+
+#[test]
 fn every_policy_has_a_schema() {
     for policy in ["hpa", "demand", "vertex", "hvpa", "recommender", "rollout"] {
         let schema: serde_json::Value =

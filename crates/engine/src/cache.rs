@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::{Resource, ResourceExt};
 use tokio::sync::Notify;
 
-use crate::object::controller_of;
+use crate::{contact::Contact, object::controller_of};
 
 /// Namespace (empty for cluster-scoped objects) and name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -35,6 +35,7 @@ pub struct Cache<K> {
     listeners: Mutex<Vec<Listener<K>>>,
     relist: Notify,
     synced: tokio::sync::watch::Sender<bool>,
+    contact: Contact,
 }
 
 struct State<K> {
@@ -127,6 +128,7 @@ impl<K: Resource> Default for Cache<K> {
             listeners: Mutex::default(),
             relist: Notify::new(),
             synced: tokio::sync::watch::Sender::new(false),
+            contact: Contact::default(),
         }
     }
 }
@@ -164,6 +166,10 @@ impl<K: Resource> Cache<K> {
 
     pub fn version(&self) -> u64 {
         self.read().version
+    }
+
+    pub fn contact(&self) -> &Contact {
+        &self.contact
     }
 
     pub async fn synced(&self) {

@@ -1,6 +1,10 @@
 //! Keeps a cache equal to the API: list, watch, and list again when the watch cannot go on.
 
-use std::{fmt::Debug, sync::Arc, time::Duration};
+use std::{
+    fmt::Debug,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::{StreamExt, pin_mut};
 use kube::{
@@ -57,6 +61,7 @@ where
                         continue;
                     }
                     Err(error) => {
+                        cache.contact().failed(Instant::now());
                         debug!(%kind, %error, "watch interrupted, listing again");
                         if started.elapsed() > LONGEST_PAUSE {
                             pause = FIRST_PAUSE;
@@ -65,6 +70,7 @@ where
                 }
             }
             Err(error) => {
+                cache.contact().failed(Instant::now());
                 if matches!(error, Error::OldList { .. }) {
                     old_lists += 1;
                 }
@@ -95,6 +101,7 @@ where
         return Err(Error::OldList { got, known });
     }
     cache.replace(objects, got);
+    cache.contact().heard(Instant::now());
     Ok(version)
 }
 
@@ -111,7 +118,9 @@ where
         let mut quiet = true;
         while let Some(event) = events.next().await {
             quiet = false;
-            match event.map_err(Error::Watch)? {
+            let event = event.map_err(Error::Watch)?;
+            cache.contact().heard(Instant::now());
+            match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
                     version = object.meta().resource_version.clone().unwrap_or(version);
                     cache.apply(object);

@@ -19,6 +19,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod cache;
+mod contact;
 pub mod effect;
 mod events;
 pub mod execute;
@@ -32,6 +33,7 @@ mod start;
 pub mod testing;
 
 pub use cache::{Cache, Change, Key, Reflects, Write, WriteChange};
+pub use contact::Contact;
 pub use execute::{Executor, Failure, Verb};
 pub use insist::insist;
 pub use queue::Queue;

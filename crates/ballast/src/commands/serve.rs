@@ -4,6 +4,7 @@ use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
 
+use super::gateway_flags::GatewayFlags;
 use crate::{
     control_plane::{ControlPlane, Leadership, Listen, Options},
     output, permissions,
@@ -21,10 +22,10 @@ pub struct Serve {
     /// Copies that NATS keeps of everything
     #[arg(long, value_name = "N", default_value_t = 1, env = "BALLAST_STORE_REPLICAS")]
     store_replicas: usize,
-    /// Where functions are called
     /// The name of all this group of nodes keeps on NATS, which other groups may use too [default: ballast-NAMESPACE]
     #[arg(long, value_name = "NAME", env = "BALLAST_STORE_NAME")]
     store_name: Option<String>,
+    /// Where functions are called
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:5000", env = "BALLAST_GATEWAY_ADDR")]
     gateway_addr: SocketAddr,
     /// Where operators ask: metrics, debug and query paths
@@ -60,6 +61,8 @@ pub struct Serve {
     /// Say more; twice for everything
     #[arg(long, short, action = clap::ArgAction::Count)]
     verbose: u8,
+    #[command(flatten)]
+    gateway: GatewayFlags,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -113,6 +116,7 @@ impl Serve {
                 namespace: self.function_namespace.clone(),
                 ..controllers::function::Options::new(std::env::temp_dir().join("ballast-git"))
             }),
+            gateway_options: self.gateway.options(),
             loopback_pods: self.loopback_pods,
         };
         let plane = ControlPlane::start(client, store, options).await?;

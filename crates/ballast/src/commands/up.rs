@@ -14,6 +14,7 @@ use kube::{Api, runtime::wait};
 use localkube::{ApiServer, ListenOptions, Listener, Storage};
 use tokio_util::sync::CancellationToken;
 
+use super::gateway_flags::GatewayFlags;
 use crate::{
     control_plane::{ControlPlane, Leadership, Listen, Options},
     demo, output,
@@ -54,6 +55,8 @@ pub struct Up {
     /// Say more; twice for everything
     #[arg(long, short, action = clap::ArgAction::Count)]
     verbose: u8,
+    #[command(flatten)]
+    gateway: GatewayFlags,
 }
 
 // === impl Up ===
@@ -160,6 +163,7 @@ impl Up {
             leadership: Leadership::Alone,
             scrape_interval: std::time::Duration::from_secs(self.scrape_interval),
             functions: Some(controllers::function::Options::new(data_dir.join("git"))),
+            gateway_options: self.gateway.options(),
             loopback_pods: true,
         };
         ControlPlane::start(client, store, options).await

@@ -1,8 +1,11 @@
 //! What a node shows of itself: metrics, status, debug paths.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
 
-use controllers::{catalog, demand, scraping};
+use controllers::{catalog, demand, roles, scraping};
 use functions::Catalog;
 use gateway::{Gateway, Hooks, Mount, QueueGauges};
 use jiff::Timestamp;
@@ -17,12 +20,16 @@ pub struct Figures {
     pub scraper: scrape::Handle,
     pub gateway: Arc<OnceLock<(Gateway, QueueGauges)>>,
     pub catalog: Catalog,
+    pub roles: roles::Handle,
+    pub watches: catalog::Watches,
 }
 
 impl Figures {
-    /// Decisions and queues; the operator adds the scraper's, and the gateway's own page has its own.
+    /// Decisions, roles, watches and queues; the operator adds the scraper's, and the gateway's own page has its own.
     pub fn of_node(&self) -> Vec<Family> {
-        let mut families = Family::of_gauges(&self.decisions.gauges());
+        let now = Instant::now();
+        let gauges = [self.decisions.gauges(), self.roles.gauges(now), self.watches.gauges(now)];
+        let mut families = Family::of_gauges(&gauges.concat());
         if let Some((_, queues)) = self.gateway.get() {
             families.extend(queues.families(&self.catalog, Timestamp::now()).iter().map(family));
         }
@@ -58,6 +65,7 @@ pub fn hooks(
     view: &watch::Receiver<Arc<catalog::View>>,
 ) -> Hooks {
     let (for_metrics, decisions, view) = (figures.clone(), figures.decisions.clone(), view.clone());
+    let (roles, watches) = (figures.roles.clone(), figures.watches.clone());
     let mounts =
         operator.map(|operator| ["/debug/", "/api/v1/"].map(|prefix| mount(prefix, operator)).to_vec());
     Hooks {
@@ -70,9 +78,12 @@ pub fn hooks(
         status: Some(Arc::new(move |name: &str| {
             decisions.last(name).map(|last| ("LastDecision".to_owned(), last)).into_iter().collect()
         })),
-        ready: Some(Arc::new(move || match view.borrow().complete {
-            true => Ok(()),
-            false => Err("the functions of the cluster are not known yet".into()),
+        ready: Some(Arc::new(move || {
+            if !view.borrow().complete {
+                return Err("the functions of the cluster are not known yet".into());
+            }
+            let now = Instant::now();
+            roles.check(now).and_then(|()| watches.check(now))
         })),
     }
 }
@@ -95,21 +106,59 @@ pub fn queue_gauges(catalog: Catalog, store: store::Shared) -> scraping::OwnGaug
         let (catalog, store) = (catalog.clone(), store.clone());
         Box::pin(async move {
             let mut gauges = Vec::new();
+            let now = Timestamp::now().as_millisecond();
             for name in catalog.current().functions.keys() {
                 let Ok(counts) = store.counts(name).await else { continue };
-                for (what, n) in [
-                    ("ready", counts.ready),
-                    ("in_flight", counts.in_flight),
-                    ("retry_pending", counts.retry_pending),
+                let oldest_ms = counts.oldest_unix_ms.map_or(0, |oldest| (now - oldest).max(0));
+                for (what, value) in [
+                    ("slimfaas_function_queue_ready_items", counts.ready as f64),
+                    ("slimfaas_function_queue_in_flight_items", counts.in_flight as f64),
+                    ("slimfaas_function_queue_retry_pending_items", counts.retry_pending as f64),
+                    ("ballast_function_queue_oldest_seconds", oldest_ms as f64 / 1000.0),
                 ] {
-                    gauges.push(Gauge {
-                        name: format!("slimfaas_function_queue_{what}_items"),
-                        labels: vec![("function".to_owned(), name.to_string())],
-                        value: n as f64,
-                    });
+                    let labels = vec![("function".to_owned(), name.to_string())];
+                    gauges.push(Gauge { name: what.to_owned(), labels, value });
                 }
             }
             gauges
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use functions::{Function, Snapshot, Target};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn triggers_can_ask_for_the_queue_and_its_age() {
+        let fib = Function {
+            target: Target {
+                api_version: "apps/v1".into(),
+                kind: "Deployment".into(),
+                namespace: "shop".into(),
+                name: "fib".into(),
+            },
+            settings: Arc::default(),
+            problems: Vec::new(),
+            requested: 0,
+            pods: Vec::new(),
+            is_scaled: true,
+            unschedulable: None,
+            autoscaler: None,
+        };
+        let catalog = Catalog::default();
+        catalog
+            .publish(Snapshot { functions: [("fib".into(), Arc::new(fib))].into(), ..Snapshot::default() });
+        let store = store::open("memory:", store::Options::default()).await.unwrap();
+        let call = store::NewItem { id: "1".to_owned(), head: Default::default(), body: Default::default() };
+        store.enqueue("fib", call).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        let gauges = queue_gauges(catalog, store)().await;
+        let value = |name: &str| gauges.iter().find(|gauge| gauge.name == name).map(|gauge| gauge.value);
+        assert_eq!(value("slimfaas_function_queue_ready_items"), Some(1.0));
+        assert_eq!(value("slimfaas_function_queue_in_flight_items"), Some(0.0));
+        assert!(value("ballast_function_queue_oldest_seconds").is_some_and(|age| age >= 0.02), "{gauges:?}");
+    }
 }

@@ -33,11 +33,20 @@ pub async fn get(at: SocketAddr, path: &str) -> Result<Answer> {
     request(at, "GET", path, "").await
 }
 
+/// Says that it asks for somebody at another address.
+pub async fn get_for(client: &str, at: SocketAddr, path: &str) -> Result<Answer> {
+    send(at, "GET", path, &format!("X-Forwarded-For: {client}\r\n"), "").await
+}
+
 pub async fn request(at: SocketAddr, method: &str, path: &str, body: &str) -> Result<Answer> {
+    send(at, method, path, "", body).await
+}
+
+async fn send(at: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> Result<Answer> {
     let mut stream = TcpStream::connect(at).await.with_context(|| format!("failed to connect to {at}"))?;
     let text = format!(
         "{method} {path} HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n{body}",
+         Content-Length: {}\r\n{headers}\r\n{body}",
         body.len()
     );
     stream.write_all(text.as_bytes()).await?;

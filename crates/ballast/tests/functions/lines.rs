@@ -39,6 +39,11 @@ impl Lines {
         self.relays.iter().for_each(Relay::cut);
     }
 
+    /// Only what leads to the API of the cluster.
+    pub fn cut_api(&self) {
+        self.relays.iter().take(1).for_each(Relay::cut);
+    }
+
     pub fn mend(&self) {
         self.relays.iter().for_each(Relay::mend);
     }

@@ -10,6 +10,7 @@ mod dependencies;
 mod members;
 #[cfg(test)]
 mod tests;
+mod watches;
 
 use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
 
@@ -34,6 +35,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use assemble::Assembler;
 pub use dependencies::{Plain, Plains};
+pub use watches::Watches;
 
 /// Kyma's Functions, which bring their own Deployment.
 pub const FUNCTION: Kind =
@@ -83,13 +85,13 @@ struct Caches {
     changed: Arc<Notify>,
 }
 
-/// Keeps `catalog` and the returned view up to date for as long as the tasks run.
+/// Keeps `catalog` and the returned view up to date for as long as the tasks run; the watches tell whether they can.
 pub fn start(
     client: &Client,
     namespace: &str,
     catalog: Catalog,
     tasks: &mut JoinSet<()>,
-) -> watch::Receiver<Arc<View>> {
+) -> (watch::Receiver<Arc<View>>, Watches) {
     let caches = Caches::new();
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.deployments.clone()));
     tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.stateful_sets.clone()));
@@ -99,9 +101,10 @@ pub fn start(
     let functions: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), namespace, &FUNCTION.api_resource());
     tasks.spawn(watch_functions(functions, caches.functions.clone(), has_no_functions.clone()));
+    let watches = caches.watches();
     let (sender, view) = watch::channel(Arc::new(View::default()));
     tasks.spawn(caches.run(namespace.to_owned(), catalog, sender, has_no_functions));
-    view
+    (view, watches)
 }
 
 async fn follow<K>(api: Api<K>, cache: Arc<Cache<K>>)
@@ -138,6 +141,16 @@ impl Caches {
             autoscalers: announcing(&changed),
             changed,
         }
+    }
+
+    fn watches(&self) -> Watches {
+        Watches(vec![
+            ("deployments", self.deployments.contact().clone()),
+            ("statefulsets", self.stateful_sets.contact().clone()),
+            ("functions", self.functions.contact().clone()),
+            ("pods", self.pods.contact().clone()),
+            ("horizontalpodautoscalers", self.autoscalers.contact().clone()),
+        ])
     }
 
     async fn run(

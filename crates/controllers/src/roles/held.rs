@@ -14,12 +14,14 @@ use super::Roles;
 pub struct Held {
     pub master: Option<Instant>,
     pub scraper: Option<Instant>,
+    /// When a lease of this node was last written.
+    pub renewed: Option<Instant>,
 }
 
 /// Tells in time that a role has run out, also while the write that should have renewed it has no answer.
 pub async fn lapse(held: &Mutex<Held>, roles: &watch::Sender<Roles>, look_every: Duration) {
     loop {
-        let (now, Held { master, scraper }) = (Instant::now(), *lock(held));
+        let (now, Held { master, scraper, .. }) = (Instant::now(), *lock(held));
         roles.send_if_modified(|known| {
             let before = (known.master, known.scraper);
             known.master &= holds(master, now);

@@ -10,6 +10,7 @@
 
 mod held;
 mod plan;
+mod shown;
 #[cfg(test)]
 mod tests;
 
@@ -66,6 +67,9 @@ pub struct Roles {
 pub struct Handle {
     roles: watch::Receiver<Roles>,
     held: Arc<Mutex<Held>>,
+    /// How long a lease lasts, if there are any.
+    lease: Option<Duration>,
+    began: Instant,
 }
 
 impl Handle {
@@ -85,9 +89,10 @@ impl Handle {
     /// For a node that is all there is, and for tests: always master and scraper.
     pub fn alone(name: &str) -> Self {
         let roles = Roles { master: true, scraper: true, master_name: Some(name.to_owned()), nodes: 1 };
-        let far = Some(Instant::now() + Duration::from_secs(100 * 365 * 24 * 3600));
-        let held = Held { master: far, scraper: far };
-        Handle { roles: watch::channel(roles).1, held: Arc::new(Mutex::new(held)) }
+        let began = Instant::now();
+        let far = Some(began + Duration::from_secs(100 * 365 * 24 * 3600));
+        let held = Held { master: far, scraper: far, renewed: None };
+        Handle { roles: watch::channel(roles).1, held: Arc::new(Mutex::new(held)), lease: None, began }
     }
 }
 
@@ -111,7 +116,7 @@ pub fn keep(
     shutdown: impl Future<Output = ()> + Send,
 ) -> (Handle, impl Future<Output = ()> + Send) {
     let (sender, roles) = watch::channel(Roles::default());
-    let handle = Handle { roles, held: Arc::default() };
+    let handle = Handle { roles, held: Arc::default(), lease: Some(options.lease), began: Instant::now() };
     let changed = Arc::new(Notify::new());
     let cache = Arc::new(Cache::<Lease>::default());
     let told = changed.clone();
@@ -230,6 +235,8 @@ impl Keeper {
                     self.written.insert(name.clone(), written);
                 }
                 if matches!(action, Action::Hold { .. }) {
+                    // From before it was written, as others cannot have seen it earlier.
+                    lock(&self.held).renewed = Some(now);
                     self.hold(name, now + self.options.lease);
                 }
             }

@@ -1,13 +1,13 @@
 use std::{
     collections::HashMap,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use tokio::sync::watch;
 
 use super::{
-    Roles,
+    Handle, Roles,
     held::{Held, lapse},
     plan::{Action, Seen, leave, plan},
 };
@@ -95,7 +95,7 @@ fn roles_are_taken_and_left() {
 #[tokio::test]
 async fn a_role_that_is_not_renewed_runs_out() {
     let soon = Some(Instant::now() + Duration::from_millis(50));
-    let held = Mutex::new(Held { master: soon, scraper: Some(Instant::now() + LEASE) });
+    let held = Mutex::new(Held { master: soon, scraper: Some(Instant::now() + LEASE), renewed: None });
     let roles = Roles { master: true, scraper: true, master_name: Some("a".into()), nodes: 2 };
     let (sender, mut known) = watch::channel(roles.clone());
     tokio::select! {
@@ -103,4 +103,33 @@ async fn a_role_that_is_not_renewed_runs_out() {
         changed = known.changed() => changed.unwrap(),
     }
     assert_eq!(*known.borrow(), Roles { master: false, master_name: None, ..roles });
+}
+
+#[test]
+fn a_node_says_that_its_leases_are_not_renewed() {
+    let began = Instant::now();
+    let held = Arc::new(Mutex::new(Held { master: Some(began + LEASE), ..Held::default() }));
+    let (_sender, roles) = watch::channel(Roles { nodes: 2, ..Roles::default() });
+    let node = Handle { roles, held: held.clone(), lease: Some(LEASE), began };
+    let after = |seconds| began + Duration::from_secs(seconds);
+    let values = |node: &Handle, now| -> Vec<(String, f64)> {
+        node.gauges(now).into_iter().map(|gauge| (gauge.name.replace("ballast_", ""), gauge.value)).collect()
+    };
+    let shown = |master, scraper, nodes| {
+        [("role", master), ("role", scraper), ("nodes", nodes)]
+            .map(|(name, n): (_, f64)| (name.to_owned(), n))
+    };
+    assert_eq!(node.check(after(30)), Ok(()));
+    assert_eq!(node.check(after(31)), Err("this node could not renew its lease for 31 s".to_owned()));
+    held.lock().unwrap().renewed = Some(after(30));
+    assert_eq!(node.check(after(31)), Ok(()));
+    assert_eq!(values(&node, after(14))[..3], shown(1.0, 0.0, 2.0));
+    assert_eq!(values(&node, after(32))[..3], shown(0.0, 0.0, 2.0));
+    assert_eq!(values(&node, after(32))[3..], [("lease_last_renewed_seconds".to_owned(), 2.0)]);
+
+    let alone = Handle::alone("a");
+    assert_eq!(
+        (values(&alone, after(1000)), alone.check(after(1000))),
+        (shown(1.0, 1.0, 1.0).to_vec(), Ok(()))
+    );
 }

@@ -59,6 +59,38 @@ pub async fn dependencies_wake_first(world: &mut World) -> Result<()> {
     Ok(())
 }
 
+/// Nobody wakes it but whoever runs it; until then the call is held, and a name of nothing holds up nothing.
+pub async fn a_dependency_that_is_no_function_is_waited_for(world: &mut World) -> Result<()> {
+    world.function("mysql", &[]).await?;
+    let change = async |body| {
+        let deployments = world.place.api::<Deployment>();
+        deployments.patch("mysql", &PatchParams::default(), &Patch::Merge(body)).await
+    };
+    change(json!({"metadata": {"annotations": {"SlimFaas/Function": null}}})).await?;
+    eventually("mysql to be no function", || async {
+        let answer = http::get(world.any_gateway(), "/status-function/mysql").await?;
+        Ok(if answer.status == 404 { Ok(()) } else { Err(answer) })
+    })
+    .await?;
+    world.function("shop", &[("DependsOn", "mysql, mysqll")]).await?;
+    for problem in ["no workload mysqll", "mysql has no replicas"] {
+        let says_so = |message: &str| message.contains(problem);
+        world.event("shop", |event| event.message.as_deref().is_some_and(says_so)).await?;
+    }
+    let wakes_mysql = async {
+        world.event("shop", |event| event.reason.as_deref() == Some("WaitingForDependencies")).await?;
+        ensure!(world.replicas("shop").await? == 0, "it did not wait");
+        change(json!({"spec": {"replicas": 1}})).await?;
+        Ok(())
+    };
+    tokio::try_join!(world.ok("shop/fib/1"), wakes_mysql)?;
+    let (mysql, shop) = (world.pods("mysql").await?, world.pods("shop").await?);
+    let ready = mysql.iter().find_map(ready_since).context("mysql is not ready")?;
+    let created = shop.iter().find_map(|pod| pod.metadata.creation_timestamp.clone());
+    ensure!(created.context("shop has no pod")?.0 >= ready, "shop began before {ready}");
+    Ok(())
+}
+
 fn ready_since(pod: &Pod) -> Option<Timestamp> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let ready = conditions.iter().find(|one| one.type_ == "Ready" && one.status == "True")?;

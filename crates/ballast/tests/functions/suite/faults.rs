@@ -255,3 +255,40 @@ pub async fn a_node_that_is_cut_off_is_replaced_and_comes_back(world: &mut World
     }
     load.end().await
 }
+
+pub async fn a_node_that_hears_nothing_of_the_cluster_says_so(world: &mut World) -> Result<()> {
+    world.put_behind_lines().await?;
+    let figure = async |at, name: &str| -> Result<Option<f64>> {
+        let page = http::get(at, "/metrics").await?.body;
+        Ok(page.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok()))
+    };
+    const IS_MASTER: &str = r#"ballast_role{role="master"}"#;
+    // a lease may still name what was killed: nodes were just started again
+    let (master, at) = eventually("a master that knows it", || async {
+        let master = world.master().await?;
+        let at = world.nodes.iter().find(|node| node.name == master).context("no such node")?.gateway;
+        let (ready, is_master) = (http::get(at, "/ready").await?, figure(at, IS_MASTER).await?);
+        let knows_it = ready.status == 200 && is_master == Some(1.0);
+        Ok(if knows_it { Ok((master, at)) } else { Err((ready, is_master)) })
+    })
+    .await?;
+
+    world.lines(&master)?.cut_api();
+    eventually("the node to say that it is cut off", || async {
+        let answer = http::get(at, "/ready").await?;
+        let says_so = answer.status == 503 && answer.body.contains("renew its lease");
+        Ok(if says_so { Ok(()) } else { Err(answer) })
+    })
+    .await?;
+    let (is_master, silence) =
+        (figure(at, IS_MASTER).await?, figure(at, "ballast_lease_last_renewed_seconds ").await?);
+    // two leases of three seconds
+    ensure!(is_master == Some(0.0) && silence.is_some_and(|s| s > 6.0), "{is_master:?} {silence:?}");
+
+    world.lines(&master)?.mend();
+    eventually("the node to be ready again", || async {
+        let answer = http::get(at, "/ready").await?;
+        Ok(if answer.status == 200 { Ok(()) } else { Err(answer) })
+    })
+    .await
+}

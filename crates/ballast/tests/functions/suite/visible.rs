@@ -1,6 +1,6 @@
 //! What people can see.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::eventually;
 use serde_json::{Value, json};
 
@@ -121,5 +121,32 @@ pub async fn debug_endpoints_answer_as_the_guide_says(world: &mut World) -> Resu
     let store = http::get(at, "/debug/store").await?.json()?;
     ensure!(store["requestedMetricNames"].to_string().contains("demo_answer"), "{store}");
     ensure!(store["seriesCount"].as_u64() >= Some(1), "{store}");
+    Ok(())
+}
+
+/// The test is no pod: it is believed to call for one only where its address is that of a trusted proxy.
+pub async fn private_is_for_pods_and_for_those_a_trusted_proxy_names(world: &mut World) -> Result<()> {
+    world.function("shop", &[]).await?;
+    world.function("secret", &[("DefaultVisibility", "Private")]).await?;
+    world.ok("shop/fib/1").await?;
+    let pods = world.pods("shop").await?;
+    let pod = pods.iter().find_map(|pod| pod.status.as_ref()?.pod_ip.clone()).context("no pod of shop")?;
+    let path = "/function/secret/fib/10";
+
+    let stranger = http::get_for(&pod, world.any_gateway(), path).await?;
+    ensure!(stranger.status == 404, "no proxy is trusted yet: {stranger:?}");
+
+    world.restart_with("--trusted-proxies=192.0.2.0/24,127.0.0.1").await?;
+    world.all_know("secret").await?;
+    let of_pod = eventually("the pod to be known again", || async {
+        let answer = http::get_for(&pod, world.any_gateway(), path).await?;
+        Ok(if answer.status == 200 { Ok(answer) } else { Err(answer) })
+    })
+    .await?;
+    ensure!(of_pod.json()?["fibonacci"] == 55, "{of_pod:?}");
+    for client in ["192.0.2.7", "203.0.113.9", &format!("{pod}, 203.0.113.9")] {
+        let answer = http::get_for(client, world.any_gateway(), path).await?;
+        ensure!(answer.status == 404, "{client}: {answer:?}");
+    }
     Ok(())
 }
