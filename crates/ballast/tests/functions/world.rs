@@ -64,8 +64,6 @@ pub struct World {
     lines: BTreeMap<String, Lines>,
     /// What the nodes that start next do beside functions on demand.
     controllers: Vec<String>,
-    /// More that they are told.
-    flags: Vec<String>,
 }
 
 pub struct Node {
@@ -133,7 +131,6 @@ impl World {
             directory,
             lines: BTreeMap::new(),
             controllers: vec!["--controllers=none".to_owned()],
-            flags: Vec::new(),
         })
     }
 
@@ -150,7 +147,7 @@ impl World {
 
     /// Starts all nodes again with one more flag.
     pub async fn restart_with(&mut self, flag: &str) -> Result<()> {
-        self.flags.push(flag.to_owned());
+        self.controllers.push(flag.to_owned());
         self.restart().await
     }
 
@@ -212,7 +209,7 @@ impl World {
             "--debug-on-gateway",
         ];
         args.extend(options.map(str::to_owned));
-        args.extend(self.controllers.iter().chain(&self.flags).cloned());
+        args.extend(self.controllers.iter().cloned());
         let running = spawn(Path::new("env"), &args, &log)?;
         let mut node = Node {
             name: name.to_owned(),
