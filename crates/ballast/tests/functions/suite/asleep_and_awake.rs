@@ -66,7 +66,9 @@ pub async fn a_dependency_that_is_no_function_is_waited_for(world: &mut World) -
         let deployments = world.place.api::<Deployment>();
         deployments.patch("mysql", &PatchParams::default(), &Patch::Merge(body)).await
     };
-    change(json!({"metadata": {"annotations": {"SlimFaas/Function": null}}})).await?;
+    change(json!({"metadata": {"annotations": {"SlimFaas/Function": "maybe"}}})).await?;
+    let says_so = |message: &str| message.contains("SlimFaas/Function: expected true or false");
+    world.event("mysql", |event| event.message.as_deref().is_some_and(says_so)).await?;
     eventually("mysql to be no function", || async {
         let answer = http::get(world.any_gateway(), "/status-function/mysql").await?;
         Ok(if answer.status == 404 { Ok(()) } else { Err(answer) })
