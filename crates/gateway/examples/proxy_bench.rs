@@ -12,6 +12,7 @@
 use std::{
     io::{Read, Write},
     net::SocketAddr,
+    os::fd::AsFd,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -19,6 +20,10 @@ use std::{
 use api::slimfaas::Settings;
 use functions::{Activity, Catalog, Function, Pod, Snapshot, Target};
 use gateway::{Gateway, Hooks, Options, Parts};
+use nix::{
+    poll::{PollFd, PollFlags, ppoll},
+    sys::time::TimeSpec,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -108,45 +113,73 @@ async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, sto
     Ok(served.await?)
 }
 
-/// Each connection calls at fixed times, on a thread that sleeps in between: a client that waits by spinning would take
-/// the processor from what it measures.
+/// Each connection calls at fixed times. One thread serves them all and sleeps in between: a client that spins, or has a
+/// thread for each connection, would take the processor from what it measures.
 fn load(address: SocketAddr, path: &str, rate: f64, seconds: f64, connections: u32) -> Result<()> {
     let (began, every) = (Instant::now() + Duration::from_millis(200), f64::from(connections) / rate);
     let request = request(path);
-    let mut latencies: Vec<Duration> = std::thread::scope(|scope| {
-        let callers: Vec<_> = (0..connections)
-            .map(|index| {
-                let (request, first) = (&request, began + Duration::from_secs_f64(f64::from(index) / rate));
-                scope.spawn(move || {
-                    let mut stream = std::net::TcpStream::connect(address).unwrap();
-                    stream.set_nodelay(true).unwrap();
-                    let dues =
-                        (0..(seconds / every) as u32).map(|n| first + Duration::from_secs_f64(every) * n);
-                    dues.map(|due| {
-                        std::thread::sleep(due.saturating_duration_since(Instant::now()));
-                        call(&mut stream, request)
-                    })
-                    .collect::<Vec<_>>()
-                })
-            })
-            .collect();
-        callers.into_iter().flat_map(|caller| caller.join().unwrap()).collect()
-    });
+    let mut callers = Vec::new();
+    for index in 0..connections {
+        let stream = std::net::TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        callers.push(Caller {
+            stream,
+            due: began + Duration::from_secs_f64(f64::from(index) / rate),
+            sent: None,
+            answer: Vec::new(),
+        });
+    }
+    let end = began + Duration::from_secs_f64(seconds);
+    let mut latencies: Vec<Duration> = Vec::with_capacity((rate * seconds) as usize);
+    while Instant::now() < end {
+        let free = callers.iter().filter(|caller| caller.sent.is_none());
+        let pause =
+            free.map(|caller| caller.due).min().map(|due| due.saturating_duration_since(Instant::now()));
+        let mut waits: Vec<PollFd<'_>> =
+            callers.iter().map(|caller| PollFd::new(caller.stream.as_fd(), PollFlags::POLLIN)).collect();
+        ppoll(&mut waits, Some(TimeSpec::from_duration(pause.unwrap_or(Duration::from_millis(100)))), None)?;
+        let has_answer: Vec<bool> = waits.iter().map(|wait| wait.any() == Some(true)).collect();
+        for (caller, has_answer) in callers.iter_mut().zip(has_answer) {
+            if has_answer {
+                latencies.extend(caller.read()?);
+            }
+            if caller.sent.is_none() && caller.due <= Instant::now() {
+                caller.sent = Some(Instant::now());
+                caller.due += Duration::from_secs_f64(every);
+                caller.stream.write_all(request.as_bytes())?;
+            }
+        }
+    }
     latencies.sort_unstable();
     let at = |share: f64| latencies[((latencies.len() - 1) as f64 * share) as usize].as_micros();
     println!("calls {} p50 {} p99 {} max {}", latencies.len(), at(0.5), at(0.99), at(1.0));
     Ok(())
 }
 
-fn call(stream: &mut std::net::TcpStream, request: &str) -> Duration {
-    let (sent, mut answer) = (Instant::now(), [0; 4096]);
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut n = stream.read(&mut answer).unwrap();
-    assert!(answer.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..n]));
-    while !answer[..n].ends_with(b"xxxx") {
-        n += stream.read(&mut answer[n..]).unwrap();
+struct Caller {
+    stream: std::net::TcpStream,
+    /// When it calls next.
+    due: Instant,
+    sent: Option<Instant>,
+    answer: Vec<u8>,
+}
+
+impl Caller {
+    /// How long the call took, once its answer is whole.
+    fn read(&mut self) -> Result<Option<Duration>> {
+        let mut buffer = [0; 4096];
+        let n = self.stream.read(&mut buffer)?;
+        self.answer.extend_from_slice(&buffer[..n]);
+        if n == 0 || (self.answer.len() > 12 && !self.answer.starts_with(b"HTTP/1.1 200")) {
+            return Err(String::from_utf8_lossy(&self.answer).into());
+        }
+        if !self.answer.ends_with(b"xxxx") {
+            return Ok(None);
+        }
+        self.answer.clear();
+        Ok(self.sent.take().map(|sent| sent.elapsed()))
     }
-    sent.elapsed()
 }
 
 async fn hold(address: SocketAddr, path: &str, calls: usize) -> Result<()> {

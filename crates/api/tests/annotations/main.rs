@@ -143,7 +143,7 @@ fn filled(item: impl Fn(usize) -> String, before: &str, after: &str, between: &s
 }
 
 /// Annotations that are as large as they can be, each bad in as many places as it can be. Read in a time that grows with
-/// their size and no faster: a list of names took a minute when each was looked for among those before it.
+/// their size and no faster: a list of names must not be looked through for each of its names.
 #[test]
 fn many_bad_items_are_few_problems() {
     let trigger = |n| format!(r#"{{"Query":"","Threshold":-{n}}}"#);
