@@ -1,14 +1,12 @@
 //! One HTTP/1.1 connection to a pod, and the answer that comes through it.
 
 use std::{
+    cell::Cell,
     fmt,
     future::poll_fn,
     io,
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
@@ -47,10 +45,15 @@ struct Parts {
 ///
 /// A task that sends a request, or asks for more of an answer, stirs the driver, which would wake that very task. It drives
 /// the connection then anyway, so it mutes the bell: otherwise each call is looked at twice as often as something happened.
+/// Only for its own thread, because what happens elsewhere at that moment is news.
 #[derive(Default)]
 struct Bell {
     task: AtomicWaker,
-    is_muted: AtomicBool,
+}
+
+thread_local! {
+    /// The address of the bell that this thread has muted.
+    static MUTED: Cell<usize> = const { Cell::new(0) };
 }
 
 /// An answer whose body may still be on its way.
@@ -141,10 +144,10 @@ impl Connection {
 }
 
 impl Bell {
-    fn muted<T>(&self, stir: impl FnOnce() -> T) -> T {
-        self.is_muted.store(true, Ordering::Relaxed);
+    fn muted<T>(self: &Arc<Self>, stir: impl FnOnce() -> T) -> T {
+        let before = MUTED.replace(Arc::as_ptr(self).addr());
         let stirred = stir();
-        self.is_muted.store(false, Ordering::Relaxed);
+        MUTED.set(before);
         stirred
     }
 }
@@ -155,7 +158,7 @@ impl Wake for Bell {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_muted.load(Ordering::Relaxed) {
+        if MUTED.get() != Arc::as_ptr(self).addr() {
             self.task.wake();
         }
     }
