@@ -134,14 +134,16 @@ impl Faults {
                 return Ok(Response::new(whole(body)));
             }
         }
-        let response = self.server.send(request).await?;
-        if is_write {
+        // Counted before it is made: whoever sees what was written must find it counted.
+        let write = is_write.then(|| {
             let mut state = self.state();
             state.writes += 1;
-            if Some(state.writes) == self.plan.crash_after_write {
-                state.crashed = true;
-                return Err(Gone.into());
-            }
+            state.writes
+        });
+        let response = self.server.send(request).await?;
+        if write.is_some() && write == self.plan.crash_after_write {
+            self.state().crashed = true;
+            return Err(Gone.into());
         }
         if self.plan.delay > Duration::ZERO {
             tokio::time::sleep(self.plan.delay).await;
