@@ -212,28 +212,27 @@ impl Gateway {
                 async_calls::callback(gateway, name, id, status).await
             }
             Route::AsyncResult { name, .. } | Route::AsyncDead { name, .. }
-                if !self.may_see(name, peer, request.headers()) =>
+                if self.visible(name, peer, request.headers()).is_none() =>
             {
                 self.no_function(name)
             }
             Route::AsyncResult { name, id } => async_calls::result(gateway, name, id).await,
             Route::AsyncDead { name, id, replay } => {
-                let may_see = |upstream: &Upstream, path: &str| {
+                let may_call = |upstream: &Upstream, path: &str| {
                     self.may_call(&upstream.state().function.settings, path, peer, request.headers())
                 };
-                async_calls::dead(gateway, request.method(), name, id, replay, may_see).await
+                async_calls::dead(gateway, request.method(), name, id, replay, may_call).await
             }
-            Route::Wake { name } => match self.table().get(name) {
-                Some(upstream) if self.may_see(name, peer, request.headers()) => {
+            Route::Wake { name } => match self.visible(name, peer, request.headers()) {
+                Some(upstream) => {
                     self.activity().touch(&upstream.name);
                     reply::empty(StatusCode::NO_CONTENT)
                 }
-                Some(_) => reply::unknown_function(name),
                 None => self.no_function(name),
             },
             Route::WakeAll => {
                 for upstream in self.table().all() {
-                    if self.may_see(&upstream.name, peer, request.headers()) {
+                    if self.may_see(&upstream, peer, request.headers()) {
                         self.activity().touch(&upstream.name);
                     }
                 }
@@ -286,9 +285,13 @@ impl Gateway {
 
     /// What became of the calls of a private function is as private as the function, and who may not call it cannot wake
     /// it.
-    fn may_see(&self, name: &str, peer: &Peer, headers: &HeaderMap) -> bool {
-        let visibility = self.table().get(name).map(|upstream| upstream.state().function.settings.visibility);
-        visibility.is_some_and(|visibility| self.may_use(visibility, peer, headers))
+    fn may_see(&self, upstream: &Upstream, peer: &Peer, headers: &HeaderMap) -> bool {
+        self.may_use(upstream.state().function.settings.visibility, peer, headers)
+    }
+
+    /// The function of this name, if there is one that this caller may see.
+    fn visible(&self, name: &str, peer: &Peer, headers: &HeaderMap) -> Option<Arc<Upstream>> {
+        self.table().get(name).filter(|upstream| self.may_see(upstream, peer, headers))
     }
 
     async fn mounted(&self, peer: IpAddr, request: Request<Incoming>) -> Response<Body> {

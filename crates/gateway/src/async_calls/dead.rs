@@ -17,14 +17,14 @@ pub(crate) async fn dead(
     name: &str,
     id: Option<&str>,
     replay: bool,
-    may_see: impl Fn(&Upstream, &str) -> bool,
+    may_call: impl Fn(&Upstream, &str) -> bool,
 ) -> Response<Body> {
     let Some(upstream) = gateway.table().get(name) else { return gateway.no_function(name) };
     let mut dead = match gateway.store().dead(name).await {
         Ok(dead) => dead,
         Err(error) => return refused_by_store(&error),
     };
-    dead.retain(|dead| may_see(&upstream, &path(dead)));
+    dead.retain(|dead| may_call(&upstream, &path(dead)));
     let Some(id) = id else {
         return reply::json(StatusCode::OK, &dead.iter().map(shown).collect::<Vec<_>>());
     };

@@ -4,8 +4,10 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
+use gateway::{Hooks, Options};
 use http::StatusCode;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -13,6 +15,11 @@ use tokio::{
 };
 
 use crate::support::*;
+
+/// A gateway that bears it so long when all pods refuse.
+async fn with_patience(refused_patience: Duration) -> Rig {
+    Rig::with(Options { refused_patience, ..Options::default() }, Hooks::default()).await
+}
 
 #[tokio::test]
 async fn equals_take_turns() {
@@ -76,11 +83,7 @@ async fn a_pod_that_refuses_is_passed_over() {
 
 #[tokio::test]
 async fn when_all_refuse_the_call_waits_for_another() {
-    let rig = Rig::with(
-        gateway::Options { refused_patience: PATIENCE, ..gateway::Options::default() },
-        gateway::Hooks::default(),
-    )
-    .await;
+    let rig = with_patience(PATIENCE).await;
     let (pod, nobody) = (Pod::echo("pod").await, Nobody::new());
     let mut fib = function("fib", &[]);
     fib.pods = vec![ready_at(nobody.0)];
@@ -97,12 +100,7 @@ async fn when_all_refuse_the_call_waits_for_another() {
 
 #[tokio::test]
 async fn when_all_refuse_for_long_the_caller_may_try_again() {
-    let patience = std::time::Duration::from_millis(100);
-    let rig = Rig::with(
-        gateway::Options { refused_patience: patience, ..gateway::Options::default() },
-        gateway::Hooks::default(),
-    )
-    .await;
+    let rig = with_patience(Duration::from_millis(100)).await;
     let pod = Pod::echo("pod").await;
     rig.functions([function("fib", &[&pod])]);
     assert_eq!(rig.get("/function/fib").await.status(), 200);
@@ -117,12 +115,7 @@ async fn when_all_refuse_for_long_the_caller_may_try_again() {
 /// its whole time.
 #[tokio::test]
 async fn a_pod_that_does_not_listen_yet_is_waited_for() {
-    let patience = std::time::Duration::from_millis(50);
-    let rig = Rig::with(
-        gateway::Options { refused_patience: patience, ..gateway::Options::default() },
-        gateway::Hooks::default(),
-    )
-    .await;
+    let rig = with_patience(Duration::from_millis(50)).await;
     let Nobody(address, socket) = Nobody::new();
     let mut fib = function("fib", &[]);
     fib.pods = vec![ready_at(address)];
