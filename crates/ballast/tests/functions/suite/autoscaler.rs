@@ -12,19 +12,11 @@ use crate::{http, world::World};
 
 /// Its maximum is below our minimum: two that both insist would write for ever.
 pub async fn an_autoscaler_is_told_and_not_fought(world: &mut World) -> Result<()> {
-    let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
-        "metadata": {"name": "web"},
-        "spec": {
-            "minReplicas": 1, "maxReplicas": 2,
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "fib"},
-        },
-    }))?;
-    world.place.api().create(&PostParams::default(), &autoscaler).await?;
+    create(world).await?;
     world.function("fib", &[("ReplicasMin", "3")]).await?;
     // from zero it is ours to wake, and then the autoscaler's to lower
     world.until_replicas("fib", |n| n == 2).await?;
-    let told = "SlimFaas/: HorizontalPodAutoscaler web scales it too";
-    world.event("fib", |event| event.message.as_deref().is_some_and(|text| text.starts_with(told))).await?;
+    until_told(world).await?;
     eventually("the count to be left to the autoscaler", || async {
         let status = world.status("fib").await?;
         let is_left = status["LastDecision"]["Reason"] == "LeftToAutoscaler";
@@ -56,5 +48,24 @@ pub async fn an_autoscaler_is_told_and_not_fought(world: &mut World) -> Result<(
     fib.patch("fib", &PatchParams::default(), &patch).await?;
     world.until_replicas("fib", |n| n == 0).await?;
     world.ok("fib/fib/10").await?;
+    Ok(())
+}
+
+/// Of `fib`, between 1 and 2.
+pub(super) async fn create(world: &World) -> Result<()> {
+    let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
+        "metadata": {"name": "web"},
+        "spec": {
+            "minReplicas": 1, "maxReplicas": 2,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "fib"},
+        },
+    }))?;
+    world.place.api().create(&PostParams::default(), &autoscaler).await?;
+    Ok(())
+}
+
+pub(super) async fn until_told(world: &World) -> Result<()> {
+    let told = "SlimFaas/: HorizontalPodAutoscaler web scales it too";
+    world.event("fib", |event| event.message.as_deref().is_some_and(|text| text.starts_with(told))).await?;
     Ok(())
 }

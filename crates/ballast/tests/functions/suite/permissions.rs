@@ -10,7 +10,7 @@ use k8s_openapi::api::{autoscaling::v2::HorizontalPodAutoscaler, core::v1::Secre
 use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
-use super::kyma;
+use super::{autoscaler, kyma};
 use crate::world::World;
 
 const MANIFEST: &str = include_str!("../../../../../deploy/serve.yaml");
@@ -70,17 +70,8 @@ async fn on_demand(world: &World) -> Result<()> {
     let id = world.later(world.any_gateway(), "fib/fib/10").await?;
     ensure!(world.result("fib", &id).await?.status == 200);
 
-    let autoscaler: HorizontalPodAutoscaler = serde_json::from_value(json!({
-        "metadata": {"name": "web"},
-        "spec": {
-            "minReplicas": 1, "maxReplicas": 2,
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "fib"},
-        },
-    }))?;
-    world.place.api().create(&PostParams::default(), &autoscaler).await?;
-    let told = "SlimFaas/: HorizontalPodAutoscaler web scales it too";
-    world.event("fib", |event| event.message.as_deref().is_some_and(|text| text.starts_with(told))).await?;
-    Ok(())
+    autoscaler::create(world).await?;
+    autoscaler::until_told(world).await
 }
 
 /// Woken by its scale, scaled by an autoscaler that comes and goes, and with its source behind a Secret.
