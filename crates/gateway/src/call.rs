@@ -41,15 +41,13 @@ struct Answered {
 
 /// What can be done at once is done before the future is made, so that it is small: thousands of them may be held.
 pub(crate) fn call(gateway: Gateway, call: Call<'_>) -> impl Future<Output = Response<Body>> + use<> {
-    let Call { upstream, uri, peer, request_id, mut request } = call;
+    let Call { upstream, uri, peer, request_id, request } = call;
     let arrived = Instant::now();
     let lasting = Lasting { call: upstream.activity.begin(), active: upstream.metrics.activate() };
     let state = upstream.state();
     let timeout = state.function.settings.sync_timeout;
-    let on_upgrade = hyper::upgrade::on(&mut request);
     let (mut parts, body) = request.into_parts();
-    let on_upgrade = forward::upgrade(&parts).map(|_| on_upgrade);
-    forward::prepare(&mut parts, peer, request_id, uri);
+    let on_upgrade = forward::prepare(&mut parts, peer, request_id, uri);
     let request = match outgoing(&gateway, body) {
         Ok(body) => Ok(Box::new(Request::from_parts(parts, body))),
         Err(refused) => Err(Box::new(refused)),

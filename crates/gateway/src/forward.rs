@@ -1,8 +1,9 @@
 //! What of a message goes on to the other side.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version, header, request};
+use hyper::upgrade::OnUpgrade;
 
-use crate::caller::Peer;
+use crate::{caller::Peer, request_id::REQUEST_ID};
 
 pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 pub(crate) const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -22,9 +23,13 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("http2-settings"),
 ];
 
+/// What the gateway says itself. From others it is hearsay.
+const FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
+
 /// Removes what concerns one connection only, that which `Connection` names included.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
-    if !has_any(headers, &HOP_BY_HOP) {
+    // Most messages have few headers and none of these: to go through them once is cheaper than to look up each name.
+    if !headers.keys().any(|name| HOP_BY_HOP.contains(name)) {
         return;
     }
     if headers.contains_key(header::CONNECTION) {
@@ -40,13 +45,8 @@ pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
     }
 }
 
-/// Most messages have few headers and none of these: to go through them once is cheaper than to look up each name.
-fn has_any(headers: &HeaderMap, names: &[HeaderName]) -> bool {
-    headers.keys().any(|name| names.contains(name))
-}
-
 /// The protocol a client asks to change to. Not `h2c`: behind the gateway it would be a way past all rules.
-pub(crate) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
+fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
     let wanted = parts.headers.get(header::UPGRADE)?;
     let is_asked = parts.version == Version::HTTP_11
         && tokens(&parts.headers, &header::CONNECTION).any(|token| token.eq_ignore_ascii_case("upgrade"));
@@ -55,35 +55,57 @@ pub(crate) fn upgrade(parts: &request::Parts) -> Option<HeaderValue> {
     (is_asked && !is_h2c).then(|| wanted.clone())
 }
 
-/// Turns the head of a client's request into that of the request to a pod; only `Host` is missing.
-pub(crate) fn prepare(parts: &mut request::Parts, peer: &Peer, request_id: HeaderValue, uri: Uri) {
-    let is_plain = !has_any(&parts.headers, &HOP_BY_HOP);
-    let upgrade = if is_plain { None } else { upgrade(parts) };
-    let wants_trailers = !is_plain && tokens(&parts.headers, &header::TE).any(|token| token == "trailers");
+/// Turns the head of a client's request into that of the request to a pod; only `Host` is missing. A client that asks for
+/// another protocol gets it through what is returned.
+pub(crate) fn prepare(
+    parts: &mut request::Parts,
+    peer: &Peer,
+    request_id: HeaderValue,
+    uri: Uri,
+) -> Option<OnUpgrade> {
     let authority = parts.uri.authority().and_then(|authority| authority.as_str().parse().ok());
+    let host = authority.or_else(|| parts.headers.remove(header::HOST));
+    let is_plain = !parts
+        .headers
+        .keys()
+        .any(|name| *name == header::EXPECT || HOP_BY_HOP.contains(name) || FORWARDED.contains(name));
+    let on_upgrade = if is_plain { None } else { remove_what_is_not_for_the_pod(parts, peer) };
     let headers = &mut parts.headers;
-    if !is_plain {
-        remove_hop_by_hop(headers);
-    }
-    // The body is asked for here already, so that the client has its answer to this.
-    headers.remove(header::EXPECT);
     if parts.version == Version::HTTP_2 {
         join_cookies(headers);
     }
-    if wants_trailers {
-        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    headers.append(FORWARDED_FOR, peer.shown.clone());
+    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
+    if let Some(host) = host {
+        headers.entry(FORWARDED_HOST).or_insert(host);
     }
-    if let Some(protocol) = upgrade {
-        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
-        headers.insert(header::UPGRADE, protocol);
-    }
-    let host = authority.or_else(|| headers.remove(header::HOST));
-    forwarded(headers, peer, host);
-    headers.insert(crate::request_id::REQUEST_ID, request_id);
+    headers.insert(REQUEST_ID, request_id);
     parts.version = Version::HTTP_11;
     parts.uri = uri;
     // Among them is what hyper needs for an upgrade of the client's connection, which is not the pod's.
     parts.extensions.clear();
+    on_upgrade
+}
+
+fn remove_what_is_not_for_the_pod(parts: &mut request::Parts, peer: &Peer) -> Option<OnUpgrade> {
+    let upgrade = upgrade(parts);
+    let headers = &mut parts.headers;
+    let wants_trailers = tokens(headers, &header::TE).any(|token| token == "trailers");
+    remove_hop_by_hop(headers);
+    // The body is asked for here already, so that the client has its answer to this.
+    headers.remove(header::EXPECT);
+    if !peer.is_proxy {
+        for name in FORWARDED {
+            headers.remove(name);
+        }
+    }
+    if wants_trailers {
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+    }
+    let protocol = upgrade?;
+    headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+    headers.insert(header::UPGRADE, protocol);
+    parts.extensions.remove()
 }
 
 /// Gives each value a buffer of its own. As it was read, it is a part of all that was read from the client at once, which
@@ -96,21 +118,6 @@ pub(crate) fn detach(headers: &mut HeaderMap) {
 
 pub(crate) fn detached(value: &HeaderValue) -> HeaderValue {
     HeaderValue::from_bytes(value.as_bytes()).unwrap_or_else(|_| value.clone())
-}
-
-/// Says where the call came from. What a peer says about others counts only if it is a trusted proxy.
-fn forwarded(headers: &mut HeaderMap, peer: &Peer, host: Option<HeaderValue>) {
-    const HEARSAY: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
-    if !peer.is_proxy && has_any(headers, &HEARSAY) {
-        for name in HEARSAY {
-            headers.remove(name);
-        }
-    }
-    headers.append(FORWARDED_FOR, peer.shown.clone());
-    headers.entry(FORWARDED_PROTO).or_insert(HeaderValue::from_static("http"));
-    if let Some(host) = host {
-        headers.entry(FORWARDED_HOST).or_insert(host);
-    }
 }
 
 /// HTTP/2 may carry them in several headers, HTTP/1.1 knows one.

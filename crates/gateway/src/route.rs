@@ -69,10 +69,13 @@ impl<'a> Route<'a> {
         }
         // What comes behind the name, its slashes included, is the pod's.
         let for_pod = if path.is_empty() { "/" } else { path };
+        // Nearly all are calls, so the rest is not looked at for them.
+        if first == "function" {
+            return Route::Call { name, path: for_pod };
+        }
         let mut more = path.strip_prefix('/').unwrap_or_default().split('/');
         let more = (more.next().filter(|id| !id.is_empty()), more.next(), more.next());
         match (first, more) {
-            ("function", _) => Route::Call { name, path: for_pod },
             ("async-function", _) => Route::Async { name, path: for_pod },
             ("publish-event", _) => Route::Publish { event: name, path: for_pod },
             ("async-function-callback", (Some(id), Some(status), None)) if !status.is_empty() => {

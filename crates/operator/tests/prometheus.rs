@@ -247,7 +247,11 @@ fn without_positions(remarks: &Json) -> Json {
         Some((before, position)) if position.starts_with(|c: char| c.is_ascii_digit()) => before.to_string(),
         _ => text.to_string(),
     };
-    remarks.as_array().map_or(Json::Null, |all| all.iter().filter_map(Json::as_str).map(cut).collect())
+    let Some(remarks) = remarks.as_array() else { return Json::Null };
+    // Prometheus keeps them in a map: their order differs from one answer to the next.
+    let mut all: Vec<_> = remarks.iter().filter_map(Json::as_str).map(cut).collect();
+    all.sort();
+    all.into()
 }
 
 /// Equal, but for the last digits of numbers.
