@@ -31,16 +31,22 @@ use crate::autoscaled::scales;
 
 pub struct Assembler {
     namespace: Arc<str>,
-    known: HashMap<(Kind, String), Read>,
+    known: Known,
     last: Arc<Snapshot>,
 }
+
+/// Of workloads that are still there, by kind and name.
+type Known = HashMap<(&'static str, String), Read>;
 
 /// What the annotations said when they were last looked at.
 struct Read {
     template: Option<Annotations>,
     object: Option<Annotations>,
-    settings: Option<(Arc<Settings>, Vec<Problem>)>,
+    meaning: Meaning,
 }
+
+/// Those of a function, or why it may be meant as one and is none.
+type Meaning = Result<(Arc<Settings>, Vec<Problem>), Option<Problem>>;
 
 /// One workload, whatever its kind.
 struct Workload<'a> {
@@ -69,9 +75,7 @@ impl Assembler {
         let members = members::by_workload(&watched.pods);
         let autoscalers = by_target(&watched.autoscalers);
         let workloads = workloads(watched);
-        self.known.retain(|(kind, name), _| {
-            workloads.iter().any(|w| w.kind == *kind && w.meta.name.as_deref() == Some(name))
-        });
+        let mut known = std::mem::take(&mut self.known);
 
         let mut functions: BTreeMap<Arc<str>, Function> = BTreeMap::new();
         let mut objects = BTreeMap::new();
@@ -80,14 +84,14 @@ impl Assembler {
         let mut longest_interval = Duration::ZERO;
         let (mut plain, mut refused) = (Vec::new(), Vec::new());
         for workload in &workloads {
-            let Some((settings, mut problems)) = self.settings(workload) else {
-                if let Some(problem) =
-                    slimfaas::refused(workload.template.as_ref(), workload.meta.annotations.as_ref())
-                {
-                    refused.push((Target::of(&workload.kind, workload.meta), problem));
+            let (settings, mut problems) = match self.meaning(workload, &mut known) {
+                Ok(settings) => settings,
+                Err(problem) => {
+                    refused
+                        .extend(problem.map(|problem| (Target::of(&workload.kind, workload.meta), problem)));
+                    plain.push(workload);
+                    continue;
                 }
-                plain.push(workload);
-                continue;
             };
             let name = workload.name();
             if let Some(taken) = functions.get_mut(&name) {
@@ -178,21 +182,20 @@ impl Assembler {
         }
     }
 
-    fn settings(&mut self, workload: &Workload<'_>) -> Option<(Arc<Settings>, Vec<Problem>)> {
-        let name = workload.meta.name.clone().unwrap_or_default();
-        let object = &workload.meta.annotations;
-        let key = (workload.kind.clone(), name);
-        let is_known = self
-            .known
-            .get(&key)
-            .is_some_and(|read| read.template == workload.template && read.object == *object);
-        if !is_known {
-            let read = slimfaas::read(&self.namespace, &key.1, workload.template.as_ref(), object.as_ref());
-            let settings = read.map(|(settings, problems)| (Arc::new(settings), problems));
-            let read = Read { template: workload.template.clone(), object: object.clone(), settings };
-            self.known.insert(key.clone(), read);
-        }
-        self.known.get(&key)?.settings.clone()
+    /// What the annotations mean. Taken over from `known`, if they are still the same.
+    fn meaning(&mut self, workload: &Workload<'_>, known: &mut Known) -> Meaning {
+        let name = workload.meta.name.as_deref().unwrap_or_default();
+        let (template, object) = (&workload.template, &workload.meta.annotations);
+        let key = (kind_name(&workload.kind), name.to_owned());
+        let is_same = |read: &Read| read.template == *template && read.object == *object;
+        let read = known.remove(&key).filter(is_same).unwrap_or_else(|| {
+            let meaning = match slimfaas::read(&self.namespace, name, template.as_ref(), object.as_ref()) {
+                Some((settings, problems)) => Ok((Arc::new(settings), problems)),
+                None => Err(slimfaas::refused(template.as_ref(), object.as_ref())),
+            };
+            Read { template: template.clone(), object: object.clone(), meaning }
+        });
+        self.known.entry(key).insert_entry(read).get().meaning.clone()
     }
 
     /// Where the pod says its metrics are.

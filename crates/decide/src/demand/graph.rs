@@ -113,6 +113,9 @@ impl Graph {
     pub fn dependencies(&self, name: &str) -> Dependencies {
         let mut result = Dependencies::default();
         let Some(&own) = self.by_name.get(name) else { return result };
+        if self.nodes[own].depends_on.is_empty() {
+            return result;
+        }
         let dependents: HashSet<usize> = self.with_dependents(own).into_iter().collect();
         for dependency in &self.nodes[own].depends_on {
             match self.by_name.get(dependency) {
@@ -143,6 +146,9 @@ impl Graph {
 
     /// The node and all that depend on it; each once, so a cycle ends.
     fn with_dependents(&self, start: usize) -> Vec<usize> {
+        if self.dependents[start].is_empty() {
+            return vec![start];
+        }
         let mut is_seen = vec![false; self.nodes.len()];
         is_seen[start] = true;
         let mut found = vec![start];
