@@ -1,6 +1,7 @@
 //! From objects to functions. Pure, but for remembering what annotations said: they change seldom, pods often.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashMap, HashSet},
     net::SocketAddr,
     sync::Arc,
@@ -15,7 +16,10 @@ use engine::{
 };
 use functions::{self as shared, Function, Snapshot};
 use k8s_openapi::{
-    api::{autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod},
+    api::{
+        autoscaling::v2::HorizontalPodAutoscaler,
+        core::v1::{Pod, PodTemplateSpec},
+    },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
 use kube::core::{Selector, SelectorExt};
@@ -52,7 +56,7 @@ type Meaning = Result<(Arc<Settings>, Vec<Problem>), Option<Problem>>;
 struct Workload<'a> {
     kind: Kind,
     meta: &'a ObjectMeta,
-    template: Option<Annotations>,
+    template: Option<Cow<'a, Annotations>>,
     replicas: i32,
     /// Of its pods, beside their owner.
     selector: Option<&'a LabelSelector>,
@@ -75,7 +79,8 @@ impl Assembler {
         let members = members::by_workload(&watched.pods);
         let autoscalers = by_target(&watched.autoscalers);
         let workloads = workloads(watched);
-        let mut known = std::mem::take(&mut self.known);
+        let room = HashMap::with_capacity(workloads.len());
+        let mut known = std::mem::replace(&mut self.known, room);
 
         let mut functions: BTreeMap<Arc<str>, Function> = BTreeMap::new();
         let mut objects = BTreeMap::new();
@@ -185,15 +190,15 @@ impl Assembler {
     /// What the annotations mean. Taken over from `known`, if they are still the same.
     fn meaning(&mut self, workload: &Workload<'_>, known: &mut Known) -> Meaning {
         let name = workload.meta.name.as_deref().unwrap_or_default();
-        let (template, object) = (&workload.template, &workload.meta.annotations);
+        let (template, object) = (workload.template.as_deref(), workload.meta.annotations.as_ref());
         let key = (kind_name(&workload.kind), name.to_owned());
-        let is_same = |read: &Read| read.template == *template && read.object == *object;
+        let is_same = |read: &Read| read.template.as_ref() == template && read.object.as_ref() == object;
         let read = known.remove(&key).filter(is_same).unwrap_or_else(|| {
-            let meaning = match slimfaas::read(&self.namespace, name, template.as_ref(), object.as_ref()) {
+            let meaning = match slimfaas::read(&self.namespace, name, template, object) {
                 Some((settings, problems)) => Ok((Arc::new(settings), problems)),
-                None => Err(slimfaas::refused(template.as_ref(), object.as_ref())),
+                None => Err(slimfaas::refused(template, object)),
             };
-            Read { template: template.clone(), object: object.clone(), meaning }
+            Read { template: template.cloned(), object: object.cloned(), meaning }
         });
         self.known.entry(key).insert_entry(read).get().meaning.clone()
     }
@@ -232,14 +237,14 @@ fn kind_name(kind: &Kind) -> &'static str {
 }
 
 fn pods<'a>(workload: &Workload<'_>, members: &Members<'a>) -> Vec<&'a Pod> {
+    let key = (kind_name(&workload.kind), workload.name().to_string());
+    let Some(candidates) = members.get(&key) else { return Vec::new() };
     let selector = workload.selector.map(|selector| Selector::try_from(selector.clone()));
     let of_it = |pod: &&&Pod| match &selector {
         Some(Ok(selector)) => selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())),
         Some(Err(_)) => false,
         None => true,
     };
-    let key = (kind_name(&workload.kind), workload.name().to_string());
-    let candidates = members.get(&key).map(Vec::as_slice).unwrap_or_default();
     candidates.iter().filter(of_it).copied().collect()
 }
 
@@ -252,7 +257,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
         all.push(Workload {
             kind: kind::DEPLOYMENT,
             meta: &deployment.metadata,
-            template: spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone()),
+            template: template(&spec.template),
             replicas: spec.replicas.unwrap_or(1),
             selector: Some(&spec.selector),
             scales_itself: false,
@@ -263,7 +268,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
         all.push(Workload {
             kind: kind::STATEFUL_SET,
             meta: &set.metadata,
-            template: spec.template.metadata.as_ref().and_then(|meta| meta.annotations.clone()),
+            template: template(&spec.template),
             replicas: spec.replicas.unwrap_or(1),
             selector: Some(&spec.selector),
             scales_itself: false,
@@ -275,7 +280,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
         all.push(Workload {
             kind: FUNCTION,
             meta: &function.metadata,
-            template: serde_json::from_value(spec["annotations"].clone()).unwrap_or_default(),
+            template: serde_json::from_value(spec["annotations"].clone()).ok().flatten().map(Cow::Owned),
             replicas: replicas.unwrap_or(1),
             selector: None,
             scales_itself: !spec["scaleConfig"].is_null(),
@@ -288,6 +293,10 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
     };
     all.retain(|workload| workload.meta.deletion_timestamp.is_none() && !made_by_function(workload.meta));
     all
+}
+
+fn template(template: &PodTemplateSpec) -> Option<Cow<'_, Annotations>> {
+    template.metadata.as_ref()?.annotations.as_ref().map(Cow::Borrowed)
 }
 
 /// Autoscalers by the name of what they scale, so that each is looked at once and not for every workload.
