@@ -1,7 +1,7 @@
 //! When functions were last called, and which calls are under way.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -27,12 +27,16 @@ pub struct Activity(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     functions: Mutex<HashMap<Arc<str>, FunctionActivity>>,
-    changes: Changes,
+    news: Arc<News>,
 }
 
-/// Counts what may concern the demand controller: the first call of a function, a call from elsewhere, the end of the
-/// last call.
-type Changes = Arc<watch::Sender<u64>>;
+/// What may concern the demand controller: the first call of a function, a call from elsewhere, the end of the last call.
+#[derive(Debug, Default)]
+struct News {
+    /// Whom it is about, since somebody took it.
+    about: Mutex<HashSet<Arc<str>>>,
+    count: watch::Sender<u64>,
+}
 
 /// A handle to the calls of one function, for those who tell of many: it need not be looked up for each.
 #[derive(Clone, Debug)]
@@ -40,8 +44,9 @@ pub struct FunctionActivity(Arc<One>);
 
 #[derive(Debug)]
 struct One {
+    name: Arc<str>,
     calls: Mutex<Calls>,
-    changes: Changes,
+    news: Arc<News>,
 }
 
 /// A call under way; the function stays awake until this is dropped.
@@ -66,8 +71,9 @@ impl Activity {
         match functions.get(name) {
             Some(known) => known.clone(),
             None => {
-                let one = One { calls: Mutex::default(), changes: self.0.changes.clone() };
-                functions.entry(name.clone()).or_insert(FunctionActivity(Arc::new(one))).clone()
+                let (name, news) = (name.clone(), self.0.news.clone());
+                let one = One { name: name.clone(), calls: Mutex::default(), news };
+                functions.entry(name).or_insert(FunctionActivity(Arc::new(one))).clone()
             }
         }
     }
@@ -116,7 +122,12 @@ impl Activity {
     }
 
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.0.changes.subscribe()
+        self.0.news.count.subscribe()
+    }
+
+    /// Whom the changes since the last time were about. For one reader: nobody is told twice.
+    pub fn take_news(&self) -> HashSet<Arc<str>> {
+        std::mem::take(&mut *lock(&self.0.news.about))
     }
 }
 
@@ -140,7 +151,9 @@ impl FunctionActivity {
     fn change(&self, change: impl FnOnce(&mut Calls) -> bool) {
         let is_news = change(&mut lock(&self.0.calls));
         if is_news {
-            self.0.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
+            let One { name, news, .. } = &*self.0;
+            lock(&news.about).insert(name.clone());
+            news.count.send_modify(|count| *count = count.wrapping_add(1));
         }
     }
 }
@@ -157,4 +170,38 @@ impl Drop for Call {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn news_is_what_may_change_a_decision() {
+        let (activity, [a, b]) = (Activity::default(), ["a", "b"].map(Arc::from));
+        let mut changes = activity.changes();
+        let mut news = || {
+            let is_told = changes.has_changed().unwrap();
+            changes.mark_unchanged();
+            let mut names: Vec<_> = activity.take_news().into_iter().collect();
+            names.sort();
+            assert_eq!(is_told, !names.is_empty(), "whoever waits for news is woken, and not for nothing");
+            names
+        };
+        assert!(news().is_empty());
+        let first = activity.begin(&a);
+        assert_eq!(news(), std::slice::from_ref(&a));
+        let second = activity.begin(&a);
+        drop(first);
+        assert!(news().is_empty(), "calls beside others change nothing");
+        activity.touch(&b);
+        drop(second);
+        assert_eq!(news(), [a.clone(), b.clone()]);
+        activity.heard(&b, Timestamp::UNIX_EPOCH);
+        activity.heard_active(&a, 2);
+        assert_eq!(news(), [a.clone(), b.clone()]);
+        activity.heard(&b, Timestamp::UNIX_EPOCH);
+        activity.heard_active(&a, 1);
+        assert!(news().is_empty());
+    }
 }

@@ -10,6 +10,8 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark that cannot go on has no result")]
 
 use std::{
+    cmp::Reverse,
+    collections::BinaryHeap,
     io::{Read, Write},
     net::SocketAddr,
     os::fd::AsFd,
@@ -22,7 +24,10 @@ use functions::{Activity, Catalog, Function, Pod, Snapshot, Target};
 use gateway::{Gateway, Hooks, Options, Parts};
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
-    sys::time::TimeSpec,
+    sys::{
+        epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
+        time::TimeSpec,
+    },
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -116,38 +121,42 @@ async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, sto
 /// Each connection calls at fixed times. One thread serves them all and sleeps in between: a client that spins, or has a
 /// thread for each connection, would take the processor from what it measures.
 fn load(address: SocketAddr, path: &str, rate: f64, seconds: f64, connections: u32) -> Result<()> {
-    let (began, every) = (Instant::now() + Duration::from_millis(200), f64::from(connections) / rate);
-    let request = request(path);
+    let began = Instant::now() + Duration::from_millis(200);
+    let (request, every) = (request(path), Duration::from_secs_f64(f64::from(connections) / rate));
+    let epoll = Epoll::new(EpollCreateFlags::empty())?;
     let mut callers = Vec::new();
+    // Those that wait for no answer: the first of them is due first.
+    let mut free = BinaryHeap::new();
     for index in 0..connections {
         let stream = std::net::TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_nonblocking(true)?;
-        callers.push(Caller {
-            stream,
-            due: began + Duration::from_secs_f64(f64::from(index) / rate),
-            sent: None,
-            answer: Vec::new(),
-        });
+        epoll.add(&stream, EpollEvent::new(EpollFlags::EPOLLIN, index.into()))?;
+        let due = began + Duration::from_secs_f64(f64::from(index) / rate);
+        callers.push(Caller { stream, due, sent: began, answer: Vec::new() });
+        free.push(Reverse((due, index as usize)));
     }
     let end = began + Duration::from_secs_f64(seconds);
     let mut latencies: Vec<Duration> = Vec::with_capacity((rate * seconds) as usize);
+    let mut events = vec![EpollEvent::empty(); callers.len()];
     while Instant::now() < end {
-        let free = callers.iter().filter(|caller| caller.sent.is_none());
-        let pause =
-            free.map(|caller| caller.due).min().map(|due| due.saturating_duration_since(Instant::now()));
-        let mut waits: Vec<PollFd<'_>> =
-            callers.iter().map(|caller| PollFd::new(caller.stream.as_fd(), PollFlags::POLLIN)).collect();
-        ppoll(&mut waits, Some(TimeSpec::from_duration(pause.unwrap_or(Duration::from_millis(100)))), None)?;
-        let has_answer: Vec<bool> = waits.iter().map(|wait| wait.any() == Some(true)).collect();
-        for (caller, has_answer) in callers.iter_mut().zip(has_answer) {
-            if has_answer {
-                latencies.extend(caller.read()?);
-            }
-            if caller.sent.is_none() && caller.due <= Instant::now() {
-                caller.sent = Some(Instant::now());
-                caller.due += Duration::from_secs_f64(every);
-                caller.stream.write_all(request.as_bytes())?;
+        while let Some(Reverse((due, index))) = free.peek().copied()
+            && due <= Instant::now()
+        {
+            free.pop();
+            callers[index].due += every;
+            callers[index].send(&request)?;
+        }
+        let pause = free.peek().map_or(Duration::from_millis(100), |Reverse((due, _))| {
+            due.saturating_duration_since(Instant::now())
+        });
+        // To wait for the events themselves knows milliseconds only, and calls are due every few microseconds.
+        let mut any = [PollFd::new(epoll.0.as_fd(), PollFlags::POLLIN)];
+        ppoll(&mut any, Some(TimeSpec::from_duration(pause)), None)?;
+        let n_events = epoll.wait(&mut events, EpollTimeout::ZERO)?;
+        for index in events[..n_events].iter().map(|event| event.data() as usize) {
+            if let Some(took) = callers[index].read()? {
+                latencies.push(took);
+                free.push(Reverse((callers[index].due, index)));
             }
         }
     }
@@ -161,11 +170,16 @@ struct Caller {
     stream: std::net::TcpStream,
     /// When it calls next.
     due: Instant,
-    sent: Option<Instant>,
+    sent: Instant,
     answer: Vec<u8>,
 }
 
 impl Caller {
+    fn send(&mut self, request: &str) -> Result<()> {
+        self.sent = Instant::now();
+        Ok(self.stream.write_all(request.as_bytes())?)
+    }
+
     /// How long the call took, once its answer is whole.
     fn read(&mut self) -> Result<Option<Duration>> {
         let mut buffer = [0; 4096];
@@ -178,7 +192,7 @@ impl Caller {
             return Ok(None);
         }
         self.answer.clear();
-        Ok(self.sent.take().map(|sent| sent.elapsed()))
+        Ok(Some(self.sent.elapsed()))
     }
 }
 

@@ -125,8 +125,7 @@ struct Reign {
     refused: HashMap<Arc<str>, Instant>,
     answers: Answers,
     /// Functions that a call would wake, when they were last looked at.
-    asleep: Vec<Arc<str>>,
-    looked_at: Timestamp,
+    asleep: HashSet<Arc<str>>,
 }
 
 /// How a write went.
@@ -160,8 +159,7 @@ impl Controller {
             unseen: HashMap::new(),
             refused: HashMap::new(),
             answers: Answers { of: HashMap::new(), made: None },
-            asleep: Vec::new(),
-            looked_at: Timestamp::UNIX_EPOCH,
+            asleep: HashSet::new(),
         };
         let mut activity = self.parts.activity.changes();
         let mut roles = self.parts.roles.changes();
@@ -169,6 +167,8 @@ impl Controller {
         while self.parts.roles.is_master() {
             activity.mark_unchanged();
             view.mark_unchanged();
+            // All of it is looked at now.
+            drop(self.parts.activity.take_news());
             let unhurried = Instant::now() + UNHURRIED;
             let mut next = self.turn(&mut reign);
             loop {
@@ -195,10 +195,7 @@ impl Controller {
 
     /// Whether a call came for a function that sleeps.
     fn is_urgent(&self, reign: &Reign) -> bool {
-        reign.asleep.iter().any(|name| {
-            let calls = self.parts.activity.of(name);
-            calls.latest().is_some_and(|latest| latest >= reign.looked_at)
-        })
+        !self.parts.activity.take_news().is_disjoint(&reign.asleep)
     }
 
     /// Decides about all functions and starts to write what changed. Returns when to look again.
@@ -219,7 +216,6 @@ impl Controller {
             memories: reign.memories.all(),
         };
         let decisions = plan::decide(&situation);
-        reign.looked_at = now;
         reign.asleep.clear();
         let mut next = instant + if has_triggers { METRICS_EVERY } else { LONGEST_SLEEP };
         let mut all = BTreeMap::new();
@@ -230,7 +226,7 @@ impl Controller {
                 continue;
             };
             if function.requested < function.settings.scaling.min.max(1) {
-                reign.asleep.push(name.clone());
+                reign.asleep.insert(name.clone());
             }
             self.told.of(&name, function, object, &decision, &self.executor);
             all.insert(name.clone(), Arc::new(Decided::new(now, function, &decision)));
