@@ -87,6 +87,14 @@ pub(crate) fn prepare(
     on_upgrade
 }
 
+/// The same for a request whose body is here as a whole: it changes no protocol, and how long it is is known anew.
+pub(crate) fn prepare_whole(parts: &mut request::Parts, peer: &Peer, request_id: HeaderValue, uri: Uri) {
+    parts.headers.remove(header::UPGRADE);
+    let _no_upgrade = prepare(parts, peer, request_id, uri);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.remove(header::TRAILER);
+}
+
 fn remove_what_is_not_for_the_pod(parts: &mut request::Parts, peer: &Peer) -> Option<OnUpgrade> {
     let upgrade = upgrade(parts);
     let headers = &mut parts.headers;

@@ -71,11 +71,7 @@ pub(crate) async fn publish(
         Ok(whole) => whole,
         Err(refused) => return refused,
     };
-    head.headers.remove(header::UPGRADE);
-    forward::prepare(&mut head, peer, request_id, uri);
-    // Known anew, now that it is here as a whole.
-    head.headers.remove(header::CONTENT_LENGTH);
-    head.headers.remove(header::TRAILER);
+    forward::prepare_whole(&mut head, peer, request_id, uri);
     let (event, outcome) = (Event { head, body }, Outcome::default());
     stream::iter(&subscribers)
         .for_each_concurrent(AT_ONCE, |(upstream, _)| {

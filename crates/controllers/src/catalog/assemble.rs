@@ -39,8 +39,8 @@ pub struct Assembler {
     last: Arc<Snapshot>,
 }
 
-/// Of workloads that are still there, by kind and name.
-type Known = HashMap<(&'static str, String), Read>;
+/// Of workloads that are still there.
+type Known = HashMap<members::Workload, Read>;
 
 /// What the annotations said when they were last looked at.
 struct Read {
@@ -65,8 +65,12 @@ struct Workload<'a> {
 }
 
 impl Workload<'_> {
-    fn name(&self) -> Arc<str> {
-        self.meta.name.as_deref().unwrap_or_default().into()
+    fn name(&self) -> &str {
+        self.meta.name.as_deref().unwrap_or_default()
+    }
+
+    fn key(&self) -> members::Workload {
+        (kind_name(&self.kind), self.name().to_owned())
     }
 }
 
@@ -98,7 +102,7 @@ impl Assembler {
                     continue;
                 }
             };
-            let name = workload.name();
+            let name: Arc<str> = workload.name().into();
             if let Some(taken) = functions.get_mut(&name) {
                 // One name, one route: the first kind in the order of `workloads` has it.
                 let message =
@@ -161,11 +165,11 @@ impl Assembler {
             functions.insert(name, function);
         }
         let named = dependencies::names(&functions);
-        let is_waited_for = |name: &Arc<str>| named.contains(name) && !functions.contains_key(name);
-        let plain = plain.into_iter().filter(|workload| is_waited_for(&workload.name())).map(|workload| {
+        let is_waited_for = |name: &str| named.contains(name) && !functions.contains_key(name);
+        let plain = plain.into_iter().filter(|workload| is_waited_for(workload.name())).map(|workload| {
             let ready = pods(workload, &members).into_iter().filter(|pod| members::is_ready(pod)).count();
             let ready = i32::try_from(ready).unwrap_or(i32::MAX);
-            (workload.name(), Plain { wanted: workload.replicas, ready })
+            (workload.name().into(), Plain { wanted: workload.replicas, ready })
         });
         let plain: Plains = plain.collect();
         dependencies::report(&mut functions, &plain);
@@ -189,12 +193,11 @@ impl Assembler {
 
     /// What the annotations mean. Taken over from `known`, if they are still the same.
     fn meaning(&mut self, workload: &Workload<'_>, known: &mut Known) -> Meaning {
-        let name = workload.meta.name.as_deref().unwrap_or_default();
         let (template, object) = (workload.template.as_deref(), workload.meta.annotations.as_ref());
-        let key = (kind_name(&workload.kind), name.to_owned());
+        let key = workload.key();
         let is_same = |read: &Read| read.template.as_ref() == template && read.object.as_ref() == object;
         let read = known.remove(&key).filter(is_same).unwrap_or_else(|| {
-            let meaning = match slimfaas::read(&self.namespace, name, template, object) {
+            let meaning = match slimfaas::read(&self.namespace, workload.name(), template, object) {
                 Some((settings, problems)) => Ok((Arc::new(settings), problems)),
                 None => Err(slimfaas::refused(template, object)),
             };
@@ -237,8 +240,7 @@ fn kind_name(kind: &Kind) -> &'static str {
 }
 
 fn pods<'a>(workload: &Workload<'_>, members: &Members<'a>) -> Vec<&'a Pod> {
-    let key = (kind_name(&workload.kind), workload.name().to_string());
-    let Some(candidates) = members.get(&key) else { return Vec::new() };
+    let Some(candidates) = members.get(&workload.key()) else { return Vec::new() };
     let selector = workload.selector.map(|selector| Selector::try_from(selector.clone()));
     let of_it = |pod: &&&Pod| match &selector {
         Some(Ok(selector)) => selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())),

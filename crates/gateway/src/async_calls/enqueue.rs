@@ -1,6 +1,6 @@
 //! Taking a call in.
 
-use http::{HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, Response, StatusCode};
 use store::NewItem;
 
 use super::{
@@ -18,11 +18,7 @@ pub(crate) async fn enqueue(gateway: &Gateway, call: Call<'_>) -> Response<Body>
         Ok(whole) => whole,
         Err(refused) => return refused,
     };
-    head.headers.remove(header::UPGRADE);
-    forward::prepare(&mut head, peer, request_id, uri);
-    // Known anew, now that it is here as a whole.
-    head.headers.remove(header::CONTENT_LENGTH);
-    head.headers.remove(header::TRAILER);
+    forward::prepare_whole(&mut head, peer, request_id, uri);
     let id = uuid::Uuid::new_v4().simple().to_string();
     let item = NewItem { id: id.clone(), head: record::json(&Head::of(&head)), body };
     if let Err(error) = gateway.store().enqueue(&upstream.name, item).await {
