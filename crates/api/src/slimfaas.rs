@@ -3,6 +3,7 @@
 mod read;
 #[cfg(test)]
 mod tests;
+pub mod triggers;
 mod values;
 
 use std::{fmt, sync::Arc, time::Duration};
@@ -125,14 +126,17 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether a caller from outside may use `path` (which starts with a slash).
-    pub fn visibility_of(&self, path: &str) -> Visibility {
-        self.path_rule(path).unwrap_or(self.visibility)
-    }
-
-    /// What is said of paths like this one: the first prefix counts.
-    pub fn path_rule(&self, path: &str) -> Option<Visibility> {
-        let rule = self.path_visibility.iter().find(|(prefix, _)| path.starts_with(prefix.as_str()));
-        rule.map(|(_, visibility)| *visibility)
+    /// What is said of paths like this one (which starts with a slash): the first prefix counts. Servers differ in whether
+    /// they regard case, so there are two answers; none stands for [`Settings::visibility`].
+    pub fn path_rules(&self, path: &str) -> [Option<Visibility>; 2] {
+        let first = |fits: &dyn Fn(&str) -> bool| {
+            let rule = self.path_visibility.iter().find(|(prefix, _)| fits(prefix));
+            rule.map(|(_, visibility)| *visibility)
+        };
+        let folded = path.to_lowercase();
+        [
+            first(&|prefix| path.starts_with(prefix)),
+            first(&|prefix| folded.starts_with(&prefix.to_lowercase())),
+        ]
     }
 }

@@ -2,11 +2,15 @@
 
 mod crds;
 mod decide;
+mod explain;
 mod gateway_flags;
+mod lint;
+mod operator_flags;
 mod promql;
 mod serve;
 mod simulate;
 mod status;
+mod store_flags;
 mod up;
 
 use std::{io, process::ExitCode};
@@ -33,10 +37,14 @@ enum Command {
     Crds(crds::Crds),
     /// Tell what the Ballast in a data directory is doing
     Status(status::Status),
+    /// Tell why something has as many replicas as it has: the last decisions about it
+    Explain(explain::Explain),
     /// Tell what a policy would do with an input: JSON in, decision out
     Decide(decide::Decide),
     /// Run a scenario on a virtual clock: what would happen, and why
     Simulate(simulate::Simulate),
+    /// Check manifests without a cluster
+    Lint(lint::Lint),
     /// Run queries without a server
     Promql(promql::Promql),
     /// Print the completion script of a shell
@@ -50,13 +58,15 @@ impl Program {
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             // no runtime yet: the launcher may have one thread only
-            Command::PodExec => return node::launch::main(),
+            Command::PodExec => return kubelet::launch::main(),
             Command::Up(up) => up.run(),
             Command::Serve(serve) => serve.run(),
             Command::Crds(crds) => crds.run(),
             Command::Status(status) => status.run(),
+            Command::Explain(explain) => explain.run(),
             Command::Decide(decide) => decide.run(),
             Command::Simulate(simulate) => simulate.run(),
+            Command::Lint(lint) => lint.run(),
             Command::Promql(promql) => promql.run(),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "ballast", &mut io::stdout());

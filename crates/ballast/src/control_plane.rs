@@ -16,29 +16,30 @@ use std::{
     time::Duration,
 };
 
+use admin::Operator;
 use anyhow::{Context, Result};
 use controllers::{
-    catalog, demand, function,
+    Context as Start, OnDemand, Settings, catalog,
     roles::{self, Handle},
     scraping,
 };
+use engine::{Engine, Scope, Supervisor};
 use exposed::Figures;
-use functions::{
-    Activity, Catalog,
-    sharing::{self, Sharing},
-};
-use gateway::{Dispatcher, Gateway};
+use gateway::{Dispatcher, Gateway, OperatorPaths};
+use mastership::{Led, Mastership};
 use metrics::{
     Database,
     scrape::{self, Scraper, SystemClock},
 };
-use operator::Operator;
-use tokio::{
-    net::TcpListener,
-    sync::watch,
-    task::{JoinHandle, JoinSet},
+use ondemand::{
+    Activity, Catalog,
+    sharing::{self, Sharing},
 };
+use scaling::{Claims, History};
+use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+use crate::components::Chosen;
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -49,14 +50,37 @@ pub struct Options {
     pub gateway_options: gateway::Options,
     pub operator: Listen,
     pub operator_token: Option<String>,
-    /// Whether debug and query paths are served on the gateway's port too.
-    pub debug_on_gateway: bool,
     pub leadership: Leadership,
     pub scrape_interval: Duration,
-    /// Whether Kyma's Functions are looked after too.
-    pub functions: Option<function::Options>,
+    /// What it runs beside the gateway, and what these are told.
+    pub components: Chosen,
+    pub settings: Settings,
     /// Whether pods may have addresses of this machine, as those of the process node do.
     pub loopback_pods: bool,
+    /// Where decisions are noted; others in this process may add theirs.
+    pub history: History,
+    /// What `/ready` asks too.
+    pub also_ready: Check,
+}
+
+/// Whether something is as it should be, or why not.
+#[derive(Clone)]
+pub struct Check(Arc<dyn Fn() -> Result<(), String> + Send + Sync>);
+
+impl Check {
+    pub fn new(check: impl Fn() -> Result<(), String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(check))
+    }
+
+    pub fn run(&self) -> Result<(), String> {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Check")
+    }
 }
 
 /// Where to listen.
@@ -71,8 +95,19 @@ pub enum Listen {
 pub enum Leadership {
     /// There is only this node.
     Alone,
+    /// Others decide and write: this node only takes calls.
+    Never,
     /// Leases decide, each for so long.
     Lease(Duration),
+}
+
+impl Listen {
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Listen::At(addr) => addr.ip().to_canonical().is_loopback(),
+            Listen::Usually(_) => true,
+        }
+    }
 }
 
 /// A running node.
@@ -84,15 +119,18 @@ pub struct ControlPlane {
     served: Vec<JoinHandle<()>>,
     stop: CancellationToken,
     roles: Option<JoinHandle<()>>,
-    tasks: JoinSet<()>,
+    supervisor: Supervisor,
+    /// What is watched, for as long as the node runs.
+    _scopes: Vec<Scope>,
 }
 
 impl ControlPlane {
-    pub async fn start(client: kube::Client, store: store::Shared, options: Options) -> Result<Self> {
+    pub async fn start(engine: Engine, store: store::Shared, options: Options) -> Result<Self> {
         let (stop, stop_serving) = (CancellationToken::new(), CancellationToken::new());
-        let mut tasks = JoinSet::new();
-        let (catalog, activity, decisions) =
-            (Catalog::default(), Activity::default(), demand::Decisions::default());
+        let supervisor = engine.supervisor().clone();
+        let mut scopes = Vec::new();
+        let (catalog, activity, led) = (Catalog::default(), Activity::default(), Led::default());
+        let history = options.history.clone();
 
         let sharing = Sharing {
             activity: activity.clone(),
@@ -102,18 +140,41 @@ impl ControlPlane {
         };
         // Before anything is decided: a function that was called a minute ago is not idle because we have just started.
         sharing::recall(&sharing).await;
-        tasks.spawn(sharing::run(sharing, stop.clone()));
+        let stopped = stop.clone();
+        supervisor.keep("sharing", move || sharing::run(sharing.clone(), stopped.clone()));
 
-        let (view, watches) = catalog::start(&client, &options.namespace, catalog.clone(), &mut tasks);
-        let (roles, keeping) = match options.leadership {
+        // Before the catalog, which reads a part of it.
+        let leading: Arc<[_]> = options.components.leading().collect();
+        let watches = leading.iter().filter_map(|(_, lead)| lead.watch);
+        scopes.extend(watches.map(|watch| watch(&engine, &options.settings)));
+        let (view, watches, scope) = catalog::start(&engine, &options.namespace, catalog.clone());
+        scopes.push(scope);
+        let (roles, keep) = match options.leadership {
             Leadership::Alone => (Handle::alone(&options.node), None),
+            Leadership::Never => (Handle::none(), None),
             Leadership::Lease(lease) => {
                 let (namespace, node) = (options.namespace.clone(), options.node.clone());
                 let options = roles::Options { namespace, node, lease };
-                let (handle, keep) = roles::keep(client.clone(), options, stop.clone().cancelled_owned());
-                (handle, Some(tokio::spawn(keep)))
+                let (handle, keep) = roles::keep(engine.clone(), options, stop.clone().cancelled_owned());
+                (handle, Some(keep))
             }
         };
+
+        // It gives back the roles at the end, so it is not ended with the other tasks.
+        let roles_kept = keep.map(|keep| {
+            let (told, kept) = tokio::sync::oneshot::channel();
+            let task = tokio::spawn(async move {
+                keep.await;
+                let _ = told.send(());
+            });
+            supervisor.run("roles", async move {
+                // an error means that it panicked
+                if kept.await.is_err() {
+                    tracing::error!("the task that keeps the roles is gone");
+                }
+            });
+            task
+        });
 
         let database = Database::default();
         let scrape_options = scrape::Options {
@@ -123,17 +184,23 @@ impl ControlPlane {
         };
         let (scraper, scraping_handle) =
             Scraper::new(database.clone(), scrape_options, Arc::new(SystemClock));
-        tasks.spawn(scraper.run(stop.clone().cancelled_owned()));
+        supervisor.run("scraper", scraper.run(stop.clone().cancelled_owned()));
 
-        let operator_options =
-            operator::Options { token: options.operator_token.clone(), ..operator::Options::default() };
+        let operator_options = admin::Options {
+            token: options.operator_token.clone(),
+            decisions: Some(exposed::decisions(&history)),
+            ..admin::Options::default()
+        };
         let figures = Figures {
-            decisions: decisions.clone(),
+            led: led.clone(),
+            history: history.clone(),
+            namespace: options.namespace.as_str().into(),
             scraper: scraping_handle.clone(),
             gateway: Arc::new(OnceLock::new()),
             catalog: catalog.clone(),
             roles: roles.clone(),
             watches,
+            supervisor: supervisor.clone(),
         };
         let of_operator = figures.clone();
         let exposed = move || [of_operator.of_node(), of_operator.of_gateway()].concat();
@@ -144,8 +211,9 @@ impl ControlPlane {
             operator_options,
         );
 
-        let mounted = options.debug_on_gateway.then_some(&operator);
-        let hooks = exposed::hooks(&figures, mounted, &view);
+        let operator = exposed::with_gateway(operator, &figures, &options);
+        let mounted = (options.gateway_options.operator_paths != OperatorPaths::Off).then_some(&operator);
+        let hooks = exposed::hooks(&figures, mounted, &view, options.also_ready.clone());
         let gateway = Gateway::new(gateway::Parts {
             catalog: catalog.clone(),
             activity: activity.clone(),
@@ -155,15 +223,12 @@ impl ControlPlane {
         });
 
         let (dispatching, may_dispatch) = watch::channel(false);
-        tasks.spawn(mastership::follow(roles.changes(), dispatching));
-        let dispatcher = Dispatcher::new(gateway.clone(), options.node.clone(), may_dispatch.clone());
+        let changes = roles.changes();
+        supervisor.keep("mastership", move || mastership::follow(changes.clone(), dispatching.clone()));
+        let dispatcher = Dispatcher::new(gateway.clone(), options.node.clone(), may_dispatch);
         // set once: it was just made
         let _ = figures.gateway.set((gateway.clone(), dispatcher.gauges()));
-        tasks.spawn(dispatcher.run(stop.clone()));
-        if let Some(options) = options.functions.clone() {
-            tasks.spawn(mastership::function_controller(client.clone(), options, may_dispatch));
-        }
-
+        supervisor.run("dispatcher", dispatcher.run(stop.clone()));
         let (scraped, keep) = scraping::keep(
             scraping::Parts {
                 view: view.clone(),
@@ -173,25 +238,31 @@ impl ControlPlane {
                 store: store.clone(),
                 node: options.node.clone(),
                 interval: options.scrape_interval,
-                own: exposed::queue_gauges(catalog, store.clone()),
+                own: exposed::own_gauges(catalog, store.clone(), history.clone(), database.clone()),
             },
             stop.clone().cancelled_owned(),
         );
-        tasks.spawn(keep);
-        tasks.spawn(demand::run(
-            demand::Parts {
-                client,
+        supervisor.run("scraping", keep);
+        let followed = (history.clone(), store.clone());
+        supervisor.keep("decision history", move || {
+            let (history, store) = followed.clone();
+            async move { history.follow(&store).await }
+        });
+        if options.leadership != Leadership::Never {
+            let on_demand = OnDemand {
+                namespace: options.namespace.as_str().into(),
                 view: view.clone(),
                 activity,
                 database,
                 scraped,
                 scrape_interval: options.scrape_interval,
-                store,
-                roles,
-                decisions,
-            },
-            stop.clone().cancelled_owned(),
-        ));
+            };
+            let settings = Arc::new(options.settings.clone());
+            let (fence, claims) = (roles.fence(), Claims::default());
+            let context = Start { engine, fence, store, history, claims, settings, on_demand };
+            let mastership = Mastership { controllers: leading, context, roles, led };
+            supervisor.keep("controllers", move || mastership.clone().run());
+        }
 
         let (gateway_addr, gateway_task) =
             listen(options.gateway, "gateway", async |addr| gateway.listen(addr, stop_serving.clone()).await)
@@ -199,7 +270,7 @@ impl ControlPlane {
         let (operator_addr, operator_task) = listen(options.operator, "operator", async |addr| {
             let listener = TcpListener::bind(addr).await?;
             let addr = listener.local_addr()?;
-            let serve = operator::listen(listener, operator.clone(), stop.clone().cancelled_owned());
+            let serve = admin::listen(listener, operator.clone(), stop.clone().cancelled_owned());
             Ok((addr, tokio::spawn(serve)))
         })
         .await?;
@@ -210,8 +281,9 @@ impl ControlPlane {
             stop_serving,
             served: vec![gateway_task, operator_task],
             stop,
-            roles: keeping,
-            tasks,
+            roles: roles_kept,
+            supervisor,
+            _scopes: scopes,
         })
     }
 
@@ -221,8 +293,14 @@ impl ControlPlane {
         let _ = self.view.clone().wait_for(|view| view.complete).await;
     }
 
+    /// Resolves when a part is gone that the node cannot do without, with what happened.
+    pub async fn failed(&self) -> anyhow::Error {
+        anyhow::anyhow!("{}: ending, so that this node is started anew", self.supervisor.failed().await)
+    }
+
     /// Lets calls under way end, then gives back the roles.
     pub async fn stop(mut self) {
+        self.supervisor.begin_stop();
         self.stop_serving.cancel();
         if let Some(gateway) = self.served.first_mut() {
             let _ = gateway.await;
@@ -231,7 +309,7 @@ impl ControlPlane {
         if let Some(roles) = self.roles {
             let _ = roles.await;
         }
-        self.tasks.shutdown().await;
+        self.supervisor.shutdown().await;
         for task in self.served {
             task.abort();
         }

@@ -1,5 +1,7 @@
 //! The log: structured lines on standard error. `RUST_LOG` overrides what the flags say.
 
+use std::io::{self, IsTerminal};
+
 use tracing_subscriber::EnvFilter;
 
 pub fn start(quiet: bool, verbose: u8) {
@@ -12,5 +14,10 @@ pub fn start(quiet: bool, verbose: u8) {
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
     // a second start in one process (tests) keeps the first
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).try_init();
+    let _ = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        // a file with escape sequences in it is hard to search
+        .with_ansi(io::stderr().is_terminal())
+        .try_init();
 }

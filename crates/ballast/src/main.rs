@@ -1,13 +1,17 @@
 //! The Ballast program: the only crate that reads arguments and the environment.
 
 mod commands;
+mod components;
 mod control_plane;
 mod demo;
+mod environment;
+mod lint;
 mod log;
 mod output;
 mod permissions;
 mod running;
 mod signals;
+mod waiting;
 
 use std::process::ExitCode;
 

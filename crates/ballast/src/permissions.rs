@@ -2,80 +2,60 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::anyhow;
+use controllers::{Reach, Rule};
 use futures::future::try_join_all;
 use k8s_openapi::api::authorization::v1::{
     ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
 };
 use kube::{Api, Client, api::PostParams};
 
-/// A rule of a role.
-#[derive(Clone, Copy, Debug)]
-pub struct Rule {
-    group: &'static str,
-    resources: &'static [&'static str],
-    verbs: &'static [&'static str],
+use crate::{components::Chosen, waiting::Missing};
+
+/// What a node is going to do.
+#[derive(Clone, Debug)]
+pub struct Needs {
+    /// Whose functions on demand are served.
+    pub namespace: String,
+    /// The one that controllers are bound to that may be bound to one.
+    pub only_namespace: Option<String>,
+    pub components: Chosen,
 }
 
-/// Functions on demand, in the namespace that is served.
-const SERVING: &[Rule] = &[
-    rule("", &["pods"], &["list", "watch"]),
-    rule("apps", &["deployments", "statefulsets"], &["list", "watch"]),
-    rule(KYMA, &["functions"], &["list", "watch"]),
-    rule("autoscaling", &["horizontalpodautoscalers"], &["list", "watch"]),
-    rule("apps", &["deployments/scale", "statefulsets/scale"], &["patch"]),
-    rule(KYMA, &["functions/scale"], &["patch"]),
-    rule("", &["events"], &["create", "patch"]),
-    rule("coordination.k8s.io", &["leases"], &["list", "watch", "create", "update", "delete"]),
-];
-
-/// Kyma's Functions, in all namespaces.
-const FUNCTIONS: &[Rule] = &[
-    rule(KYMA, &["functions"], &["get", "list", "watch"]),
-    rule(KYMA, &["functions/status", "functions/scale"], &["patch"]),
-    rule("", &["configmaps"], &["get", "list", "watch", "create", "patch"]),
-    rule("", &["services"], &["list", "watch", "create", "patch"]),
-    rule("apps", &["deployments"], &["list", "watch", "create", "patch", "delete"]),
-    rule("autoscaling", &["horizontalpodautoscalers"], &["list", "watch", "create", "patch", "delete"]),
-];
-
-/// Who has no private repositories need not allow it.
-const PRIVATE_REPOSITORIES: &[Rule] = &[rule("", &["secrets"], &["get"])];
-
-const KYMA: &str = "serverless.kyma-project.io";
-/// A server that cannot be reached is waited for elsewhere.
+/// For all answers together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-const fn rule(
-    group: &'static str,
-    resources: &'static [&'static str],
-    verbs: &'static [&'static str],
-) -> Rule {
-    Rule { group, resources, verbs }
-}
-
 /// Fails with all that is missing. A server that cannot say is no reason to fail: what is refused later is logged then.
-pub async fn check(client: &Client, namespace: &str, looks_after_functions: bool) -> Result<()> {
-    let mut missing = denied(client, Some(namespace), SERVING).await;
-    if looks_after_functions {
-        missing.extend(denied(client, None, FUNCTIONS).await);
-        for what in denied(client, None, PRIVATE_REPOSITORIES).await {
-            tracing::warn!("this account may not {what}: Functions cannot come from private repositories");
+pub async fn check(client: &Client, needs: &Needs) -> Result<(), Missing> {
+    let mut missing = Vec::new();
+    let mut to_blame = Vec::new();
+    for (component, rules) in needs.components.rules() {
+        let namespace = match component.reach {
+            Reach::Served => Some(needs.namespace.as_str()),
+            Reach::Chosen => needs.only_namespace.as_deref(),
+            Reach::Cluster => None,
+        };
+        let denied = denied(client, namespace, rules).await?;
+        if !denied.is_empty() && component.is_optional() {
+            to_blame.push(format!("-{}", component.name));
         }
+        missing.extend(denied);
     }
     if missing.is_empty() {
         return Ok(());
     }
-    let only_functions =
-        if looks_after_functions { ", or do without Kyma's Functions (--controllers=none)" } else { "" };
-    bail!(
-        "this account may not\n  {}\nallow it as deploy/serve.yaml does{only_functions}",
+    let or = match to_blame.is_empty() {
+        true => String::new(),
+        false => format!(", or do without what needs it: --controllers=*,{}", to_blame.join(",")),
+    };
+    Err(Missing::ForGood(anyhow!(
+        "this account may not\n  {}\nallow it as deploy/serve.yaml does{or}",
         missing.join("\n  ")
-    )
+    )))
 }
 
-/// In words, one for each resource. None of them if the server does not answer.
-async fn denied(client: &Client, namespace: Option<&str>, rules: &[Rule]) -> Vec<String> {
+/// In words, one for each resource. None of them if the server does not want to say.
+async fn denied(client: &Client, namespace: Option<&str>, rules: &[Rule]) -> Result<Vec<String>, Missing> {
     let resources =
         rules.iter().flat_map(|rule| rule.resources.iter().map(move |resource| (rule, *resource)));
     let asked = resources.map(|(rule, resource)| async move {
@@ -91,12 +71,22 @@ async fn denied(client: &Client, namespace: Option<&str>, rules: &[Rule]) -> Vec
         }))
     });
     match tokio::time::timeout(PATIENCE, try_join_all(asked)).await {
-        Ok(Ok(denied)) => denied.into_iter().flatten().collect(),
+        Ok(Ok(denied)) => Ok(denied.into_iter().flatten().collect()),
+        Ok(Err(error)) if is_temporary(&error) => Err(Missing::Yet(error.to_string())),
         Ok(Err(error)) => {
             tracing::debug!(%error, "the server does not say what is allowed");
-            Vec::new()
+            Ok(Vec::new())
         }
-        Err(_) => Vec::new(),
+        Err(_) => Err(Missing::Yet(format!("no answer within {} s", PATIENCE.as_secs()))),
+    }
+}
+
+/// A server that starts refuses connections, then answers with errors of its own.
+fn is_temporary(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => matches!(status.code, 429 | 500..),
+        kube::Error::Service(_) | kube::Error::HyperError(_) => true,
+        _ => false,
     }
 }
 
@@ -134,15 +124,25 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
+    use crate::components::on_cluster;
 
-    const MANIFEST: &str = include_str!("../../../deploy/serve.yaml");
+    const SPLIT: &str = include_str!("../../../deploy/serve.yaml");
+    const SINGLE: &str = include_str!("../../../deploy/single.yaml");
+    const GIT_SECRETS: &str = include_str!("../../../deploy/git-secrets.yaml");
 
-    fn granted(kind: &str) -> BTreeSet<String> {
-        let documents = MANIFEST.split("\n---\n").map(|text| serde_saphyr::from_str::<Value>(text).unwrap());
-        let role = documents.into_iter().find(|document| document["kind"] == kind).unwrap();
+    fn documents(manifest: &str) -> Vec<Value> {
+        manifest.split("\n---\n").map(|text| serde_saphyr::from_str::<Value>(text).unwrap()).collect()
+    }
+
+    /// What a role of the manifest allows.
+    fn granted(manifest: &str, kind: &str, name: &str) -> BTreeSet<String> {
+        let is_it = |document: &Value| document["kind"] == kind && document["metadata"]["name"] == name;
+        let role = documents(manifest).into_iter().find(is_it);
+        let role = role.unwrap_or_else(|| panic!("there is no {kind} {name}"));
         let rules: Vec<PolicyRule> = serde_json::from_value(role["rules"].clone()).unwrap();
         let mut granted = BTreeSet::new();
         for rule in rules {
+            assert!(rule.resource_names.is_none());
             for group in rule.api_groups.iter().flatten() {
                 for resource in rule.resources.iter().flatten() {
                     granted.extend(rule.verbs.iter().map(|verb| format!("{verb} {resource} {group}")));
@@ -152,19 +152,97 @@ mod tests {
         granted
     }
 
-    fn needed(rules: &[&[Rule]]) -> BTreeSet<String> {
+    fn needed<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> BTreeSet<String> {
         let mut needed = BTreeSet::new();
-        for Rule { group, resources, verbs } in rules.concat() {
-            for resource in resources {
+        for Rule { group, resources, verbs } in rules {
+            for resource in *resources {
                 needed.extend(verbs.iter().map(|verb| format!("{verb} {resource} {group}")));
             }
         }
         needed
     }
 
+    /// A new row of the table needs a ClusterRole `ballast-NAME` in both manifests if it reaches beyond the namespace that
+    /// is served.
     #[test]
-    fn the_manifest_grants_what_is_needed_and_nothing_else() {
-        assert_eq!(granted("Role"), needed(&[SERVING]));
-        assert_eq!(granted("ClusterRole"), needed(&[FUNCTIONS, PRIVATE_REPOSITORIES]));
+    fn the_manifests_grant_what_is_needed_and_nothing_else() {
+        let served = |chosen: &Chosen| {
+            let rules = chosen.rules().filter(|(component, _)| component.reach == Reach::Served);
+            needed(rules.flat_map(|(_, rules)| rules))
+        };
+        let all = on_cluster("*").unwrap();
+        assert_eq!(granted(SPLIT, "Role", "ballast-gateway"), served(&all.clone().gateway_only()));
+        assert_eq!(granted(SPLIT, "Role", "ballast-controller"), served(&all));
+        assert_eq!(granted(SINGLE, "Role", "ballast"), served(&all));
+        let mut roles = BTreeSet::new();
+        for (component, rules) in all.rules().filter(|(component, _)| component.reach != Reach::Served) {
+            let role = format!("ballast-{}", component.name);
+            for manifest in [SPLIT, SINGLE] {
+                assert_eq!(granted(manifest, "ClusterRole", &role), needed(rules), "{role}");
+            }
+            roles.insert(role);
+        }
+        for manifest in [SPLIT, SINGLE] {
+            let documents = documents(manifest);
+            let granted = documents.iter().filter(|document| document["kind"] == "ClusterRole");
+            let granted = granted.map(|role| role["metadata"]["name"].as_str().unwrap().to_owned());
+            assert_eq!(granted.collect::<BTreeSet<_>>(), roles);
+        }
+        let private_repositories = [Rule::new("", &["secrets"], &["get"])];
+        assert_eq!(granted(GIT_SECRETS, "Role", "ballast-git-secrets"), needed(&private_repositories));
+    }
+
+    /// Each role of each account: a binding too many would be a right too many.
+    #[test]
+    fn each_account_is_bound_to_its_own_roles_only() {
+        let mut bound = BTreeSet::new();
+        for (file, manifest) in [("serve", SPLIT), ("single", SINGLE), ("git-secrets", GIT_SECRETS)] {
+            for document in documents(manifest) {
+                let kind = document["kind"].as_str().unwrap();
+                for subject in document["subjects"].as_array().into_iter().flatten() {
+                    bound.insert(format!(
+                        "{file}: {} has {} {} by {kind}",
+                        subject["name"].as_str().unwrap(),
+                        document["roleRef"]["kind"].as_str().unwrap(),
+                        document["roleRef"]["name"].as_str().unwrap()
+                    ));
+                }
+            }
+        }
+        expect_test::expect![[r#"
+            git-secrets: ballast-controller has Role ballast-git-secrets by RoleBinding
+            serve: ballast-controller has ClusterRole ballast-function by ClusterRoleBinding
+            serve: ballast-controller has ClusterRole ballast-graph by ClusterRoleBinding
+            serve: ballast-controller has ClusterRole ballast-hvpa by ClusterRoleBinding
+            serve: ballast-controller has Role ballast-controller by RoleBinding
+            serve: ballast-gateway has Role ballast-gateway by RoleBinding
+            single: ballast has ClusterRole ballast-function by ClusterRoleBinding
+            single: ballast has ClusterRole ballast-graph by ClusterRoleBinding
+            single: ballast has ClusterRole ballast-hvpa by ClusterRoleBinding
+            single: ballast has Role ballast by RoleBinding
+        "#]]
+        .assert_eq(&(bound.into_iter().collect::<Vec<_>>().join("\n") + "\n"));
+    }
+
+    /// What runs is bounded in memory, its network too, and no pod that takes calls has an account that may write.
+    #[test]
+    fn pods_are_bounded() {
+        for manifest in [SPLIT, SINGLE] {
+            let documents = documents(manifest);
+            let policies: Vec<&Value> =
+                documents.iter().filter(|document| document["kind"] == "NetworkPolicy").collect();
+            for set in documents.iter().filter(|document| document["kind"] == "StatefulSet") {
+                let pod = &set["spec"]["template"];
+                for container in pod["spec"]["containers"].as_array().unwrap() {
+                    assert!(container["resources"]["limits"]["memory"].is_string(), "{container}");
+                    let args = container["args"].to_string();
+                    let account = pod["spec"]["serviceAccountName"].as_str().unwrap();
+                    assert_eq!(args.contains("--roles=gateway"), account == "ballast-gateway", "{args}");
+                }
+                let labels = &pod["metadata"]["labels"];
+                let covers = |policy: &&&Value| policy["spec"]["podSelector"]["matchLabels"] == *labels;
+                assert!(policies.iter().any(|policy| covers(&policy)), "no NetworkPolicy for {labels}");
+            }
+        }
     }
 }

@@ -38,9 +38,7 @@ impl Running {
 
     /// A reader sees all of it or nothing.
     pub fn write(&self, data_dir: &Path) -> Result<()> {
-        let partial = data_dir.join("up.json.partial");
-        fs::write(&partial, serde_json::to_vec_pretty(self)?)
-            .and_then(|()| fs::rename(&partial, data_dir.join(FILE)))
+        disk::write_private(&data_dir.join(FILE), &serde_json::to_vec_pretty(self)?)
             .with_context(|| format!("failed to write {}", data_dir.join(FILE).display()))
     }
 

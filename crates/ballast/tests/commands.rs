@@ -10,7 +10,7 @@ use std::{
 
 use expect_test::expect;
 
-fn ballast(arguments: &[&str], input: &str) -> Output {
+fn ballast(arguments: &[&str], input: impl AsRef<[u8]>) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_ballast"))
         .args(arguments)
         .stdin(Stdio::piped())
@@ -19,18 +19,18 @@ fn ballast(arguments: &[&str], input: &str) -> Output {
         .spawn()
         .unwrap();
     // a command may not read it
-    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     child.wait_with_output().unwrap()
 }
 
-fn answer(arguments: &[&str], input: &str) -> String {
+fn answer(arguments: &[&str], input: impl AsRef<[u8]>) -> String {
     let output = ballast(arguments, input);
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 /// The error, after a check that nothing else was said and that the exit code is that of bad input.
-fn refusal(arguments: &[&str], input: &str) -> String {
+fn refusal(arguments: &[&str], input: impl AsRef<[u8]>) -> String {
     let output = ballast(arguments, input);
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -50,19 +50,49 @@ fn decide_answers_each_input() {
           step       4 -> 4  in one step
     "#]]
     .assert_eq(&answer(&["decide", "vertex", "--explain"], VERTEX));
-    let twice = answer(&["decide", "vertex"], &format!("{VERTEX}\n{VERTEX}"));
-    let desired: Vec<_> = twice
-        .lines()
-        .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap()["desired"].clone())
-        .collect();
-    assert_eq!(desired, [4, 4]);
+    let named = VERTEX.replace("\"kind\"", "\"name\": \"in\", \"kind\"");
+    let twice = answer(&["decide", "vertex"], format!("{VERTEX}\n{named}"));
+    let lines: Vec<serde_json::Value> =
+        twice.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |field: &str| lines.iter().map(|line| line[field].clone()).collect::<Vec<_>>();
+    assert_eq!(of("desired"), [4, 4]);
+    assert_eq!(of("input"), [1, 2]);
+    assert_eq!(of("object"), [serde_json::Value::Null, "in".into()]);
+    let explained = answer(&["decide", "vertex", "--explain"], format!("{VERTEX}\n{named}"));
+    assert!(
+        explained.contains("input 1: 2 -> 4") && explained.contains("input 2 (in): 2 -> 4"),
+        "{explained}"
+    );
+}
+
+/// Half a batch would look like a whole one.
+#[test]
+fn a_batch_with_a_bad_input_answers_nothing_and_names_it() {
+    let bad = VERTEX.replace("\"kind\"", "\"name\": \"in\", \"kind\"").replace("60000", "[]");
+    expect![[r#"
+        ballast: input 2 ("in"): observed.partitions[0].pending: expected a whole number, found a list at line 3 column 74
+    "#]].assert_eq(&refusal(&["decide", "vertex"], format!("{VERTEX}\n{bad}\n{VERTEX}")));
+    expect![[r#"
+        ballast: the input is not UTF-8: byte 10 is not part of a character
+    "#]]
+    .assert_eq(&refusal(&["decide", "vertex"], b"{\"now\": \"\xff\"}"));
+}
+
+/// A query that gives a figure for each pod is read so, as the controller reads it: ten pods at 0.6 s against 0.5 s.
+#[test]
+fn decide_reads_queries() {
+    let input = r#"{"now": "2026-03-01T12:00:00Z",
+        "function": {"scale": {"Triggers": [{"Query": "histogram_quantile(0.95, sum by (le) (rate(x_bucket[1m])))", "Threshold": 0.5}]}},
+        "observed": {"replicas": 10, "activeCalls": 1, "triggers": [{"value": 0.6}]}}"#;
+    let answer: serde_json::Value = serde_json::from_str(&answer(&["decide", "demand"], input)).unwrap();
+    assert_eq!(answer["desired"], 12);
 }
 
 #[test]
 fn wrong_input_names_the_field() {
     let wrong = VERTEX.replace("\"replicas\": 2", "\"replicas\": \"two\"");
     expect![[r#"
-        ballast: observed.replicas: invalid type: string "two", expected i32 at line 3 column 34
+        ballast: observed.replicas: expected a whole number of at most 2147483647, found "two" at line 3 column 34
     "#]]
     .assert_eq(&refusal(&["decide", "vertex"], &wrong));
     assert!(refusal(&["decide", "vertex"], "").contains("--schema"));
@@ -108,6 +138,13 @@ fn every_policy_has_a_schema() {
         let schema: serde_json::Value =
             serde_json::from_str(&answer(&["decide", policy, "--schema"], "")).unwrap();
         assert_eq!(schema["type"], "object", "{policy}");
+        let example = schema["examples"][0].to_string();
+        let decided: serde_json::Value = serde_json::from_str(&answer(&["decide", policy], example)).unwrap();
+        let answers: serde_json::Value =
+            serde_json::from_str(&answer(&["decide", policy, "--schema", "answer"], "")).unwrap();
+        for field in decided.as_object().unwrap().keys() {
+            assert!(answers["properties"].get(field).is_some(), "{policy}: {field}");
+        }
     }
 }
 
@@ -143,5 +180,33 @@ fn crds_are_manifests() {
         .inspect(|crd| assert_eq!(crd["kind"], "CustomResourceDefinition"))
         .map(|crd| crd["metadata"]["name"].as_str().unwrap().to_owned())
         .collect();
-    assert!(names.contains(&"functions.serverless.kyma-project.io".to_owned()), "{names:?}");
+    for name in ["functions.serverless.kyma-project.io", "resourcegraphdefinitions.kro.run"] {
+        assert!(names.contains(&name.to_owned()), "{names:?}");
+    }
+}
+
+#[test]
+fn secrets_are_neither_empty_nor_shown() {
+    let serve = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_ballast"))
+            .arg("serve")
+            .args(arguments)
+            .env("BALLAST_STORE", "nats://me:hunter2@nats:4222")
+            .env_remove("KUBECONFIG")
+            .output()
+            .unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    for (arguments, expected) in [
+        (&["--operator-token", ""][..], "is empty"),
+        (&["--operator-token", "  "], "is empty"),
+        (&["--operator-token-file", "/dev/null"], "is empty"),
+        (&["--operator-token-file", "/nowhere"], "failed to read the operator token from /nowhere"),
+        (&["--operator-token", "a", "--operator-token-file", "b"], "cannot be used with"),
+        (&["--help"], "--nats-credentials-file"),
+    ] {
+        let said = serve(arguments);
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
 }

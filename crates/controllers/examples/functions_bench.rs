@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use api::function::Function;
+use api::kyma::Function;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::{api::apps::v1::Deployment, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
@@ -34,8 +34,8 @@ async fn main() -> Result<(), Error> {
     };
     controllers::crds::install(&client).await?;
     let before = resident_mb();
-    let options = controllers::function::Options::new("/nonexistent");
-    tokio::spawn(controllers::function::run(client.clone(), options, std::future::pending()));
+    let options = controllers::kyma::Options::new("/nonexistent");
+    tokio::spawn(controllers::kyma::run(client.clone(), options, std::future::pending()));
     let functions: Api<Function> = Api::default_namespaced(client.clone());
     let deployments: Api<Deployment> = Api::default_namespaced(client.clone());
 

@@ -15,13 +15,18 @@ pub enum Error {
     Establish { name: String, source: kube::runtime::wait::Error },
 }
 
-/// Applies every CustomResourceDefinition and waits until its objects can be created.
+/// Applies every CustomResourceDefinition that Ballast knows.
 pub async fn install(client: &Client) -> Result<(), Error> {
+    install_these(client, &api::crds()).await
+}
+
+/// Applies CustomResourceDefinitions and waits until their objects can be created.
+pub async fn install_these(client: &Client, crds: &[CustomResourceDefinition]) -> Result<(), Error> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for crd in api::crds() {
+    for crd in crds {
         let name = crd.name_any();
         let params = PatchParams::apply("ballast").force();
-        if let Err(source) = api.patch(&name, &params, &Patch::Apply(&crd)).await {
+        if let Err(source) = api.patch(&name, &params, &Patch::Apply(crd)).await {
             return Err(Error::Apply { name, source });
         }
         if let Err(source) = await_condition(api.clone(), &name, is_crd_established()).await {

@@ -2,7 +2,10 @@
 //!
 //! - `catalog`: which functions on demand there are
 //! - `demand`: how many replicas each of them gets
-//! - `function`: Kyma's Functions
+//! - `graphs`: resource graphs, their instances and Sets of them
+//! - `hvpa`: replicas and request sizes of one workload together
+//! - `kyma`: Kyma's Functions
+//! - `pipelines`: Numaflow's Pipelines, Vertices and MonoVertices
 //! - `roles`: which node decides, and which one scrapes
 //! - `scraping`: metrics of functions' pods, shared by all nodes
 
@@ -10,8 +13,17 @@
 
 mod autoscaled;
 pub mod catalog;
+mod component;
+mod condition;
 pub mod crds;
 pub mod demand;
-pub mod function;
+mod fingerprint;
+pub mod graphs;
+pub mod hvpa;
+pub mod kyma;
+pub mod pipelines;
+mod repair;
 pub mod roles;
 pub mod scraping;
+
+pub use component::{Component, Context, Gauges, Lead, OnDemand, Reach, Rule, Running, Runs, Settings};

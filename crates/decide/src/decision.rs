@@ -325,7 +325,13 @@ mod tests {
     #[test]
     fn a_record_that_was_tampered_with_does_not_replay() {
         let mut chain = Chain::new(3);
-        chain.push(hpa::Rule::Highest { proposed: Some(9), metric: None, valid: 1, invalid: 0 });
+        chain.push(hpa::Rule::Highest {
+            proposed: Some(9),
+            metric: None,
+            standing: None,
+            valid: 1,
+            invalid: 0,
+        });
         chain.push(hpa::Rule::Doubling { limit: 6 });
         let good = chain.finish((), None);
         assert_eq!(replay(3, &good.steps), Ok(6));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! calls, schedule, dependents ──> idle? ────────────────┐
-//! triggers ──> highest ──> stabilized ──> budget ──> veto, wake, keep awake ──> room? ──> bounds ──> left to ──> desired
+//! triggers ──> highest ──> stabilized ──> flap guard ──> budget ──> veto, wake, keep awake ──> room? ──> bounds ──> left to ──> desired
 //! ```
 //!
 //! Only activity brings a function up from zero; only both sides together bring it down to zero. The metrics side works
@@ -11,29 +11,32 @@
 //! Where a HorizontalPodAutoscaler scales the same workload, zero and the way from and to it stay with this decision:
 //! such a scaler does not act at zero. Any other count is the other scaler's, or the two would undo each other's writes.
 
+mod flaps;
 mod graph;
 pub mod input;
+mod next;
 mod rule;
 mod schedule;
 mod spec;
 #[cfg(test)]
 mod tests;
 
+pub use flaps::{FlapGuard, Flaps};
 pub use graph::{Activity, ActivitySource, Dependencies, Graph, Node};
 pub use input::Input;
 pub use rule::{Cause, Reading, Rule};
 pub use schedule::{DayTime, Schedule, TimedTimeout, Times};
-pub use spec::{Behavior, MetricType, Per, Policy, Scale, ScaleDown, ScaleUp, Spec, Trigger};
+pub use spec::{Behavior, MetricType, Per, Policy, Scale, ScaleDown, ScaleUp, Spec, Trigger, needed};
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::{Chain, sooner},
-    window::{self, Budget, Changes, Direction, Edge, Recommendations, Select, Stabilized, after},
+    window::{self, Changes, Direction, Rates, Recommendations, Select, Windows, after},
 };
 
 pub type Decision = crate::Decision<Memory, Rule>;
@@ -43,6 +46,8 @@ pub type Decision = crate::Decision<Memory, Rule>;
 pub struct Observed {
     pub current: i32,
     pub activity: Option<Activity>,
+    /// When a schedule next wakes this function, its own or that of one that depends on it.
+    pub next_wake_up: Option<Timestamp>,
     pub dependencies: Dependencies,
     /// Why pods that are already asked for find no place.
     pub unschedulable: Option<Arc<str>>,
@@ -70,29 +75,33 @@ pub enum Answer {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Memory {
+    /// What the triggers asked for, as far back as a window looks.
     pub recommendations: Recommendations,
+    /// What was applied, as far back as a policy looks.
     pub changes: Changes,
+    /// How often the triggers have changed their mind.
+    #[serde(skip_serializing_if = "Flaps::is_at_rest")]
+    pub flaps: Flaps,
 }
 
 pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, mut memory: Memory) -> Decision {
     let current = observed.current.max(0);
     let mut chain = Chain::new(current);
-    let (idle, idle_from) = activity(now, spec, observed, &mut chain);
-    let mut next_check = sooner(idle_from, spec.schedule.next_change(now));
+    let idle = activity(now, spec, observed, &mut chain);
+    let mut held_until = None;
 
     let scale = spec.scale.as_ref().filter(|scale| !scale.triggers.is_empty() && current > 0);
     let period = spec.scale.as_ref().map_or(0, |scale| scale.behavior.longest_period());
-    memory.changes.settle(now, current, period);
+    let applied = memory.changes.settle(now, current, period);
     if let Some(scale) = scale {
-        if memory.recommendations.is_empty() {
-            // Nothing is known of the past, so the count found counts as wanted.
-            memory.recommendations.record(now, current, 0);
+        if let Some(change) = applied.filter(|change| current > 0 && current > change.by) {
+            memory.flaps.note(change, current, scale.behavior.scale_down.flap_window_seconds());
         }
+        memory.recommendations.begin(now, current);
         let may_sleep = idle && spec.min <= 0;
         propose(scale, observed, may_sleep, &mut chain);
         if observed.autoscaler.is_none() {
-            let held_until = calm(now, current, &scale.behavior, spec, &mut memory, &mut chain);
-            next_check = sooner(next_check, held_until);
+            held_until = calm(now, current, scale, spec, may_sleep, &mut memory, &mut chain);
         }
     }
 
@@ -115,7 +124,7 @@ pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, mut memory: Memo
             false => Rule::Waiting { current, waiting_for: waiting_for.clone() },
         });
         if !waking {
-            return chain.finish(memory, next_check);
+            return chain.finish(memory, None);
         }
     } else {
         chain.push(Rule::KeepAwake);
@@ -126,7 +135,7 @@ pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, mut memory: Memo
         chain.push(Rule::Unschedulable { current, message: message.clone() });
         if is_below {
             // The floor would only ask for more pods that find no place.
-            return chain.finish(memory, next_check);
+            return chain.finish(memory, None);
         }
     }
     chain.push(Rule::Bounds { min: spec.min, max: spec.max() });
@@ -135,25 +144,19 @@ pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, mut memory: Memo
     }
     // Waking up is no growth that a budget should pay for.
     memory.changes.decided(now, current, if waking { current } else { *chain.value() });
-    chain.finish(memory, next_check)
+    let turns = next::turn(now, spec, observed, idle, *chain.value());
+    chain.finish(memory, sooner(held_until, turns))
 }
 
-/// Whether the function is idle, and if not, when it will be.
-fn activity(
-    now: Timestamp,
-    spec: &Spec,
-    observed: &Observed,
-    chain: &mut Chain<Rule>,
-) -> (bool, Option<Timestamp>) {
+/// Whether the function is idle.
+fn activity(now: Timestamp, spec: &Spec, observed: &Observed, chain: &mut Chain<Rule>) -> bool {
     let timeout_seconds = spec.schedule.timeout_seconds(now, spec.timeout_seconds);
     let last = observed.activity.clone().map(|last| Activity { at: last.at.min(now), ..last });
     let ends = last.as_ref().map(|last| after(last.at, timeout_seconds.into()));
     let idle = ends.is_none_or(|ends| ends < now);
     let seconds_ago = last.as_ref().map_or(0, |last| rule::seconds_between(last.at, now));
     chain.push(Rule::Activity { last, idle, timeout_seconds, seconds_ago });
-    // A function is still active in the very moment its timeout ends.
-    let just_after = |at: Timestamp| at.checked_add(SignedDuration::from_millis(1)).unwrap_or(Timestamp::MAX);
-    (idle, ends.filter(|_| !idle).map(just_after))
+    idle
 }
 
 fn propose(scale: &Scale, observed: &Observed, may_sleep: bool, chain: &mut Chain<Rule>) {
@@ -211,47 +214,53 @@ fn read(trigger: &Trigger, answer: Option<&Answer>, name: &Arc<str>) -> Result<O
             per: trigger.per.or(*per).unwrap_or_default(),
             value: *value,
             threshold: trigger.threshold,
+            tolerance: trigger.tolerance,
         })),
     }
 }
 
-/// Windows and budgets over what the triggers want.
+/// Windows, flap guard and budgets over what the triggers want.
 fn calm(
     now: Timestamp,
     current: i32,
-    behavior: &Behavior,
+    scale: &Scale,
     spec: &Spec,
+    may_sleep: bool,
     memory: &mut Memory,
     chain: &mut Chain<Rule>,
 ) -> Option<Timestamp> {
     // Remembered within the bounds, so that a window never argues with a number that could not have been.
     let wanted = (*chain.push(Rule::Bounds { min: spec.min, max: spec.max() })).max(0);
-    let (up, down) = (&behavior.scale_up, &behavior.scale_down);
-    let (up_window, down_window) =
-        (i64::from(up.stabilization_window_seconds), i64::from(down.stabilization_window_seconds));
-    let past = &mut memory.recommendations;
-    let stabilized = *chain.push(Rule::Stabilized(Stabilized::Between {
-        current,
-        lowest: past.lowest(now, up_window, Edge::Outside, wanted),
-        highest: past.highest(now, down_window, Edge::Outside, wanted),
-    }));
-    let mut held_until = None;
-    if stabilized < wanted {
-        held_until = past.released(now, up_window, Edge::Outside, |seen| seen < wanted);
-    } else if stabilized > wanted {
-        held_until = past.released(now, down_window, Edge::Outside, |seen| seen > wanted);
+    let (up, down) = (&scale.behavior.scale_up, &scale.behavior.scale_down);
+    let windows = Windows {
+        up: up.stabilization_window_seconds.into(),
+        down: down.stabilization_window_seconds.into(),
+    };
+    let guard = memory.flaps.guard(now, down.flap_window_seconds(), windows.down);
+    let keep = guard.as_ref().map_or(0, |guard| guard.window_seconds);
+    let stabilized = memory.recommendations.between(now, current, wanted, windows, keep);
+    let mut held_until = stabilized.held_until();
+    let mut calmed = *chain.push(Rule::Stabilized(stabilized));
+    // Both sides agree on zero: nobody flaps there.
+    if let Some(guard) = guard.filter(|_| !(may_sleep && wanted == 0)) {
+        let guard = guard.over(now, current, calmed, &memory.recommendations);
+        if guard.held.is_some() {
+            // What the guard has to hold back has not come to rest.
+            memory.flaps.hold(now);
+            held_until = guard.held.map(|held| held.until);
+        }
+        calmed = *chain.push(Rule::FlapGuard(guard));
     }
-    past.record(now, wanted, up_window.max(down_window));
-
-    let (direction, select, policies) = match stabilized.cmp(&current) {
+    let (direction, select, policies) = match calmed.cmp(&current) {
         std::cmp::Ordering::Greater => (Direction::Up, Select::Max, up.policies()),
         std::cmp::Ordering::Less => (Direction::Down, Select::Min, down.policies()),
         std::cmp::Ordering::Equal => return held_until,
     };
     let policies: Vec<window::Policy> = policies.iter().map(Into::into).collect();
-    let budget = Budget::new(now, current, direction, &policies, select, &memory.changes);
-    if *chain.push(Rule::Budget(budget)) != stabilized {
-        held_until = sooner(held_until, budget.released(now, &memory.changes));
+    let rates = Rates { direction, select, policies: &policies };
+    let allowed = *chain.push(Rule::Budget(rates.budget(now, current, &memory.changes)));
+    if allowed != calmed {
+        held_until = sooner(held_until, rates.released(now, current, allowed, &memory.changes));
     }
     held_until
 }

@@ -1,8 +1,11 @@
 //! Horizontal and vertical recommendations, applied together by one writer.
 //!
 //! ```text
-//! H (replicas), t (request sizes) ──> usable? ──> clamped ──> mode picks ──> gates hold back ──> Plan
+//! H (replicas), t (request sizes) ──> usable? ──> clamped ──> one need? ──> mode picks ──> gates hold back ──> Plan
 //! ```
+//!
+//! Where both follow the same resource they are coupled: [`need`] makes one need of both, and the mode decides which axis
+//! carries it.
 //!
 //! A recommendation is consumed once. After a change, figures sampled before it describe a workload that no longer
 //! exists: they are not acted on, and the ratio mode, which applies only a share, never applies a second share of the
@@ -11,6 +14,9 @@
 mod gates;
 mod maintenance;
 mod modes;
+mod need;
+mod observed;
+mod path;
 mod ratio;
 mod rule;
 mod spec;
@@ -28,17 +34,25 @@ use serde::{Deserialize, Serialize};
 use crate::{
     decision::{Chain, Decision, sooner},
     input::InputError,
-    recommender::amount::{Resource, Resources},
+    recommender::{
+        amount::{Resource, Resources},
+        policy_of,
+    },
 };
 
 pub use gates::Hold;
 pub use maintenance::{MaintenanceWindow, TimeOfDay};
 pub use modes::Verdict;
+pub use need::Need;
+pub use observed::{
+    ContainerRecommendation, ContainerSize, HorizontalRecommendation, MetricTarget, Observed, OutOfMemory,
+    ResourceMetric, TotalRecommendation, VerticalRecommendation,
+};
 pub use ratio::Region;
 pub use rule::Rule;
 pub use spec::{
-    Axis, ChangeParams, Combination, Horizontal, Interval, LimitRange, Mode, Ratio, ScaleParams, ScaleType,
-    Spec, UpdateMode, Vertical,
+    Axis, ChangeParams, Combination, Coupling, Horizontal, Interval, LimitRange, Mode, Ratio, ScaleParams,
+    ScaleType, Spec, UpdateMode, Vertical,
 };
 
 /// What the JSON form takes.
@@ -54,85 +68,6 @@ pub struct Input {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct Observed {
-    /// The target's `spec.replicas`; 0 means paused.
-    pub replicas: i32,
-    #[serde(default)]
-    pub containers: Vec<ContainerSize>,
-    #[serde(default)]
-    pub horizontal: Option<HorizontalRecommendation>,
-    #[serde(default)]
-    pub vertical: Option<VerticalRecommendation>,
-    /// The target is rolling out a template, or resizing pods in place.
-    #[serde(default)]
-    pub rollout_in_progress: bool,
-    /// Out-of-memory kills and memory-pressure evictions of pods with the newest template.
-    #[serde(default)]
-    pub out_of_memory: Vec<OutOfMemory>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ContainerSize {
-    pub name: String,
-    #[serde(default)]
-    pub requests: Resources,
-    #[serde(default)]
-    pub limits: Resources,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct HorizontalRecommendation {
-    pub desired: i32,
-    /// It knows its metrics.
-    #[serde(default = "yes")]
-    pub active: bool,
-    /// It wants more than its maximum or less than its minimum.
-    #[serde(default)]
-    pub limited: bool,
-    #[serde(default)]
-    pub sampled_at: Option<Timestamp>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct VerticalRecommendation {
-    #[serde(default = "yes")]
-    pub provided: bool,
-    #[serde(default)]
-    pub low_confidence: bool,
-    #[serde(default)]
-    pub config_unsupported: bool,
-    #[serde(default)]
-    pub sampled_at: Option<Timestamp>,
-    pub containers: Vec<ContainerRecommendation>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ContainerRecommendation {
-    pub container_name: String,
-    pub target: Resources,
-    #[serde(default)]
-    pub lower_bound: Resources,
-    #[serde(default)]
-    pub upper_bound: Resources,
-    #[serde(default)]
-    pub uncapped_target: Resources,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OutOfMemory {
-    pub at: Timestamp,
-    /// None if the whole pod was evicted.
-    #[serde(default)]
-    pub container: Option<String>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Memory {
     /// One clock for both axes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -142,9 +77,32 @@ pub struct Memory {
     /// Since when a vertical change that has to wait has held back a horizontal one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suppressed_since: Option<Timestamp>,
+    /// What a vertical change's stabilization counts from, if not from the last change: replicas that went ahead of a waiting
+    /// size do not make it wait again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vertical_clock: Option<Timestamp>,
+    /// When a coupled need last made the target larger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_growth: Option<Timestamp>,
+    /// The last change was more pods that are to be smaller, once they all run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub trading: bool,
+    /// By container: what each side said it needs when the last change was made.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub needs: BTreeMap<String, KeptNeed>,
     /// By container: the last kill that was answered with more memory.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub out_of_memory_handled: BTreeMap<String, Timestamp>,
+}
+
+/// A need over all pods, by the side that stated it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KeptNeed {
+    #[serde(default)]
+    pub horizontal: Resources,
+    #[serde(default)]
+    pub vertical: Resources,
 }
 
 /// The pair of recommendations that the last change was made of.
@@ -180,11 +138,15 @@ pub enum Unusable {
 }
 
 /// The horizontal side after clamping. Without a horizontal scaler the count is fixed where it is.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct HorizontalView {
     min: i32,
     max: i32,
-    /// None if it should be known and is not.
+    /// As recommended, before any bound; none if it should be known and is not.
+    desired: Option<i32>,
+    /// As recommended, clamped.
+    told: Option<i32>,
+    /// What the mode goes by: as recommended, or what the need comes to.
     wanted: Option<i32>,
     limited: bool,
     sampled_at: Option<Timestamp>,
@@ -208,34 +170,135 @@ pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, memory: &Memory)
         return chain.finish(memory, None);
     }
 
-    let horizontal = horizontal_view(now, spec, observed, (min, max), &mut chain);
-    let mut vertical = vertical_view(now, spec, observed, &mut chain);
-    if horizontal.wanted.is_none() {
+    let mut horizontal = horizontal_view(now, spec, observed, (min, max), &mut chain);
+    let advice = usable_vertical(now, spec, observed, &mut chain);
+    let mut vertical =
+        advice.map(|advice| vertical_view(spec, observed, advice, &mut chain)).unwrap_or_default();
+    let news = gates::targets_changed(&memory, &vertical);
+    let parts = need::Sides {
+        now,
+        spec,
+        observed,
+        memory: &memory,
+        horizontal: &horizontal,
+        vertical: advice,
+        vertical_is_news: news,
+    }
+    .needs();
+    let is_coupled = !parts.is_empty();
+    let mut early_holds = Vec::new();
+    let (mut point, mut is_trading) = (None, false);
+    if is_coupled {
+        chain.push(Rule::Need { parts: parts.iter().map(|part| part.need.clone()).collect() });
+        if gates::is_consumed(&memory, vertical.sampled_at, news) && vertical.forget_changes(&parts) {
+            early_holds.push(Hold::new(Axis::Vertical, gates::Why::Consumed));
+        }
+        let wanted = match modes::path(spec) {
+            Some(ratio) => {
+                let on_path = match parts.iter().any(|part| part.is_waiting) {
+                    true => f64::from(observed.replicas),
+                    false => modes::on_path(spec, ratio, observed, &parts),
+                };
+                point = Some(on_path);
+                let need_changes = parts.iter().any(|part| part.need.need != part.need.held);
+                path::rounded(on_path, observed.replicas, need_changes)
+            }
+            None => parts.iter().map(need::Part::replicas).max().unwrap_or(observed.replicas),
+        };
+        horizontal.carry(wanted);
+        let pods =
+            if point.is_some() { horizontal.wanted.unwrap_or(observed.replicas) } else { observed.replicas };
+        let slack = if point.is_some() { path::SLACK } else { 1.0 };
+        vertical.carry(spec, observed, &parts, pods, slack);
+        if point.is_some() {
+            // What the sizes cannot carry any more is left to the replicas.
+            horizontal.raise(vertical.pods_for(&parts, pods));
+            // More and smaller pods: the larger ones are needed until the new ones run.
+            let starts = horizontal.wanted.is_some_and(|wanted| wanted > observed.replicas);
+            if starts && vertical.forget_coupled_downs(&parts) {
+                early_holds
+                    .push(Hold { only_downs: true, ..Hold::new(Axis::Vertical, gates::Why::PodsStart) });
+                is_trading = true;
+            }
+        }
+    }
+    if horizontal.wanted.is_none() && vertical.drop_downs() {
         // The vertical side may only shrink pods while the number of pods is known to be right.
-        vertical.downs.clear();
+        early_holds
+            .push(Hold { only_downs: true, ..Hold::new(Axis::Vertical, gates::Why::HorizontalUnknown) });
     }
 
-    let pick = modes::pick(spec, observed, &horizontal, &vertical);
-    let gates =
-        gates::Gates { now, spec, observed, memory: &memory, horizontal: &horizontal, vertical: &vertical };
-    let (pick, suppressed_since) = gates.suppress(pick);
-    let chosen = modes::apply(spec, observed, &horizontal, &vertical, &pick, &current);
-    let held = gates.hold(&pick, chosen.containers != current.containers);
-    let mut next_check = suppressed_since.1;
+    let mut pick = match point {
+        Some(replicas) => modes::pick_on_path(replicas, observed, &horizontal, &vertical),
+        None => modes::pick(spec, observed, &horizontal, &vertical),
+    };
+    let mut gates = gates::Gates {
+        now,
+        spec,
+        observed,
+        memory: &memory,
+        horizontal: &horizontal,
+        vertical: &vertical,
+        is_coupled,
+    };
+    let suppression = gates.suppress(&mut pick);
+    let mut chosen = modes::apply(spec, observed, &horizontal, &vertical, &pick, &current);
+    let mut held = gates.hold(&pick, &chosen);
+    // Half of a pair is not the pair: what may change now has to do with what may not.
+    let (alone_h, alone_v);
+    if point.is_some() && !held.holds.is_empty() {
+        let waits = |axis: Axis| held.holds.iter().any(|hold| hold.axis == axis && !hold.is_part());
+        let mut other_h = horizontal;
+        let mut other_v = vertical.clone();
+        let covers = |replicas: i32| parts.iter().all(|part| part.size(replicas) <= part.request);
+        if waits(Axis::Horizontal) {
+            other_v.carry(spec, observed, &parts, observed.replicas, path::SLACK);
+        } else if waits(Axis::Vertical)
+            && horizontal.wanted.is_some_and(|wanted| wanted < observed.replicas && !covers(wanted))
+        {
+            other_h.wanted = Some(observed.replicas);
+            held.holds.push(Hold::new(Axis::Horizontal, gates::Why::SizesWait));
+        }
+        (alone_h, alone_v) = (other_h, other_v);
+        gates.vertical = &alone_v;
+        gates.horizontal = &alone_h;
+        pick = modes::pick_on_path(point.unwrap_or_default(), observed, &alone_h, &alone_v);
+        chosen = modes::apply(spec, observed, &alone_h, &alone_v, &pick, &current);
+    }
+    for hold in early_holds {
+        chain.push(Rule::Hold { hold });
+    }
+    let mut next_check = suppression.until;
     let mut allowed = chosen;
-    for hold in held.holds {
+    for hold in held.holds.into_iter().chain(suppression.hold) {
         next_check = sooner(next_check, hold.until);
-        allowed = modes::without(&allowed, &current, &hold, &vertical);
+        allowed = modes::without(&allowed, &current, &hold, gates.vertical);
         chain.push(Rule::Hold { hold });
     }
     chain.push(Rule::Choice { verdict: pick.verdict, plan: allowed });
-    if let Some(containers) = out_of_memory(now, spec, observed, &vertical, &pick, chain.value(), &memory) {
+    let vertical = gates.vertical;
+    let is_known = is_coupled || !gates::is_consumed(&memory, vertical.sampled_at, news);
+    if let Some(containers) =
+        within_allowed(now, spec, observed, vertical, chain.value()).filter(|_| is_known)
+    {
+        chain.push(Rule::Allowed { containers });
+    }
+    if let Some(containers) = out_of_memory(now, spec, observed, vertical, chain.value(), &memory) {
         chain.push(Rule::OutOfMemory { containers });
     }
 
     let decided = chain.value().clone();
-    memory.suppressed_since = suppressed_since.0;
-    memory.remember(now, observed, &current, &decided, &horizontal, &vertical, held.pair_is_new);
+    let vertical_clock = (pick.verdict == Verdict::SuppressionEnded)
+        .then(|| memory.vertical_clock.or(memory.last_scaling))
+        .flatten();
+    let vertical = vertical.clone();
+    memory.suppressed_since = suppression.since;
+    if current != decided {
+        memory.vertical_clock = vertical_clock;
+        memory.trading = is_trading;
+        memory.keep_needs(now, &parts, &decided);
+        memory.remember(now, observed, &current, &decided, &horizontal, &vertical, held.pair_is_new);
+    }
     chain.finish(memory, next_check)
 }
 
@@ -252,15 +315,17 @@ fn horizontal_view(
         return HorizontalView {
             min: replicas,
             max: replicas,
+            desired: fixed,
+            told: fixed,
             wanted: fixed,
             limited: true,
             sampled_at: None,
         };
     }
-    let usable = observed.horizontal.ok_or(Unusable::Missing).and_then(|recommendation| {
+    let usable = observed.horizontal.as_ref().ok_or(Unusable::Missing).and_then(|recommendation| {
         match recommendation {
             HorizontalRecommendation { active: false, .. } => Err(Unusable::Inactive),
-            HorizontalRecommendation { sampled_at: Some(at), .. } if spec.is_stale(now, at) => {
+            HorizontalRecommendation { sampled_at: Some(at), .. } if spec.is_stale(now, *at) => {
                 Err(Unusable::Stale)
             }
             // A scaler that never computed anything reports 0.
@@ -272,12 +337,13 @@ fn horizontal_view(
     let off = |scale: &ScaleType| scale.update_mode == UpdateMode::Off;
     let min = if off(&spec.horizontal.scale_down) { replicas } else { min };
     let max = if off(&spec.horizontal.scale_up) { replicas } else { max };
-    let mut view = HorizontalView { min, max, wanted: None, limited: false, sampled_at: None };
+    let mut view = HorizontalView { min, max, ..HorizontalView::default() };
     match usable {
         Ok(usable) => {
             let clamped = usable.desired.clamp(min, max);
             chain.push(Rule::Horizontal { desired: usable.desired, clamped });
-            view.wanted = Some(clamped);
+            view.desired = Some(usable.desired);
+            (view.told, view.wanted) = (Some(clamped), Some(clamped));
             view.limited = usable.limited || usable.desired != clamped;
             view.sampled_at = usable.sampled_at;
         }
@@ -288,12 +354,13 @@ fn horizontal_view(
     view
 }
 
-fn vertical_view(
+/// The vertical recommendation, if it can be used.
+fn usable_vertical<'a>(
     now: Timestamp,
     spec: &Spec,
-    observed: &Observed,
+    observed: &'a Observed,
     chain: &mut Chain<Rule>,
-) -> vertical::View {
+) -> Option<&'a VerticalRecommendation> {
     let usable = observed.vertical.as_ref().ok_or(Unusable::Missing).and_then(|recommendation| {
         if !recommendation.provided {
             Err(Unusable::NotProvided)
@@ -308,20 +375,66 @@ fn vertical_view(
         }
     });
     match usable {
-        Ok(recommendation) => {
-            let view = vertical::view(spec, observed, recommendation);
-            let mut targets = observed.containers.clone();
-            for change in view.ups.iter().chain(&view.downs) {
-                targets[change.container].requests.set(change.resource, Some(change.to));
-            }
-            chain.push(Rule::Vertical { containers: targets });
-            view
-        }
+        Ok(recommendation) => Some(recommendation),
         Err(why) => {
             chain.push(Rule::Unusable { axis: Axis::Vertical, why });
-            vertical::View::default()
+            None
         }
     }
+}
+
+fn vertical_view(
+    spec: &Spec,
+    observed: &Observed,
+    recommendation: &VerticalRecommendation,
+    chain: &mut Chain<Rule>,
+) -> vertical::View {
+    let view = vertical::view(spec, observed, recommendation);
+    let mut targets = observed.containers.clone();
+    for change in view.ups.iter().chain(&view.downs) {
+        targets[change.container].requests.set(change.resource, Some(change.to));
+    }
+    chain.push(Rule::Vertical { containers: targets });
+    view
+}
+
+/// Whether sizes may change in this direction now, leaving aside when they last did.
+fn is_open(now: Timestamp, spec: &Spec, scale: &ScaleType) -> bool {
+    match scale.update_mode {
+        UpdateMode::Auto => true,
+        UpdateMode::Off => false,
+        UpdateMode::MaintenanceWindow => {
+            spec.maintenance_time_window.is_some_and(|window| window.contains(now))
+        }
+    }
+}
+
+/// Requests that lie outside their policy's bounds, brought to the nearer one: a share of a change, and a mode that does not
+/// listen to the sizes now, may leave them there.
+fn within_allowed(
+    now: Timestamp,
+    spec: &Spec,
+    observed: &Observed,
+    vertical: &vertical::View,
+    plan: &Plan,
+) -> Option<Vec<ContainerSize>> {
+    if observed.rollout_in_progress {
+        return None;
+    }
+    let mut containers = plan.containers.clone();
+    for change in vertical.ups.iter().chain(&vertical.downs) {
+        let container = &observed.containers[change.container];
+        let policy = policy_of(&spec.vertical.container_policies, &container.name);
+        let planned = vertical::current_request(&plan.containers[change.container], change.resource);
+        let to = vertical::clamped(spec, policy, container, change.resource, planned);
+        let scale = if to > planned { &spec.vertical.scale_up } else { &spec.vertical.scale_down };
+        // Toward the target only: a bound that the other side of the change violates is not this change's business.
+        let is_toward = (to > planned) == (change.to > change.from);
+        if to != planned && is_toward && is_open(now, spec, scale) {
+            vertical::put(&mut containers, container, change.resource, to, spec);
+        }
+    }
+    (containers != plan.containers).then_some(containers)
 }
 
 /// Containers that were killed for memory since they last got more of it, at the size they should have now; none if
@@ -331,18 +444,10 @@ fn out_of_memory(
     spec: &Spec,
     observed: &Observed,
     vertical: &vertical::View,
-    pick: &modes::Pick,
     plan: &Plan,
     memory: &Memory,
 ) -> Option<Vec<ContainerSize>> {
-    let allowed = match spec.vertical.scale_up.update_mode {
-        UpdateMode::Auto => true,
-        UpdateMode::Off => false,
-        UpdateMode::MaintenanceWindow => {
-            spec.maintenance_time_window.is_some_and(|window| window.contains(now))
-        }
-    };
-    if !spec.oom_override || !allowed {
+    if !spec.oom_override || !is_open(now, spec, &spec.vertical.scale_up) {
         return None;
     }
     let mut containers = plan.containers.clone();
@@ -351,14 +456,9 @@ fn out_of_memory(
         if memory.unanswered_kill(observed, &container.name).is_none() {
             continue;
         }
-        // A weight of 0 would leave it to be killed again.
-        let weight = pick.weights.map_or(100.0, |weights| weights.up);
-        let weight = if weight > 0.0 { weight } else { 100.0 };
-        let to = ratio::additive_size(change.from, change.to, weight);
-        if containers[change.container].requests.memory.unwrap_or(0) < to {
-            let resized = vertical::resized(container, Resource::Memory, to, spec);
-            containers[change.container].requests.memory = resized.requests.memory;
-            containers[change.container].limits.memory = resized.limits.memory;
+        // All of it, whatever the weight: a share would leave it to be killed again.
+        if containers[change.container].requests.memory.unwrap_or(0) < change.to {
+            vertical::put(&mut containers, container, Resource::Memory, change.to, spec);
         }
     }
     (containers != plan.containers).then_some(containers)
@@ -371,6 +471,9 @@ impl Input {
     /// If the spec contradicts itself.
     pub fn decide(self) -> Result<Decision<Memory, Rule>, InputError> {
         self.spec.validate().map_err(|error| error.under("spec"))?;
+        if let Some(metric) = self.observed.horizontal.as_ref().and_then(|side| side.metric.as_ref()) {
+            metric.validate().map_err(|error| error.under("observed.horizontal.metric"))?;
+        }
         Ok(decide(self.now, &self.spec, &self.observed, &self.memory))
     }
 }
@@ -380,6 +483,25 @@ impl Input {
 impl Spec {
     fn is_stale(&self, now: Timestamp, sampled_at: Timestamp) -> bool {
         sampled_at < spec::stale_before(now, self.staleness_seconds)
+    }
+}
+
+// === impl HorizontalView ===
+
+impl HorizontalView {
+    /// Asks for what a need comes to instead of what was recommended.
+    fn carry(&mut self, replicas: i32) {
+        if self.wanted.is_some() {
+            let clamped = replicas.clamp(self.min, self.max);
+            self.wanted = Some(clamped);
+            self.limited |= clamped != replicas;
+        }
+    }
+
+    fn raise(&mut self, replicas: i32) {
+        if let Some(wanted) = &mut self.wanted {
+            *wanted = replicas.clamp(self.min, self.max).max(*wanted);
+        }
     }
 }
 
@@ -394,6 +516,21 @@ impl Memory {
         (answered.is_none_or(|&answered| last > answered)).then_some(last)
     }
 
+    /// Keeps what was said about the need, for as long as newer words would be about the workload as it was.
+    fn keep_needs(&mut self, now: Timestamp, parts: &[need::Part], decided: &Plan) {
+        self.needs.clear();
+        for need::Part { container, need, .. } in parts {
+            let kept = self.needs.entry(need.container.clone()).or_default();
+            kept.horizontal.set(need.resource, need.horizontal);
+            kept.vertical.set(need.resource, need.vertical);
+            let request = vertical::current_request(&decided.containers[*container], need.resource);
+            let pods = u64::from(decided.replicas.max(0).unsigned_abs());
+            if request.saturating_mul(pods) > need.held {
+                self.last_growth = Some(now);
+            }
+        }
+    }
+
     #[allow(clippy::too_many_arguments)]
     fn remember(
         &mut self,
@@ -405,9 +542,6 @@ impl Memory {
         vertical: &vertical::View,
         pair_is_new: bool,
     ) {
-        if current == decided {
-            return;
-        }
         self.last_scaling = Some(now);
         for (before, after) in current.containers.iter().zip(&decided.containers) {
             if after.requests.memory > before.requests.memory
@@ -422,7 +556,7 @@ impl Memory {
         let applied = |flag: fn(&Processed) -> bool| earlier.as_ref().is_some_and(flag);
         self.last_processed = Some(Processed {
             at: now,
-            horizontal: horizontal.wanted,
+            horizontal: horizontal.told,
             vertical: vertical.targets.clone(),
             applied_horizontal: current.replicas != decided.replicas
                 || applied(|pair| pair.applied_horizontal),
@@ -447,8 +581,4 @@ impl fmt::Display for Plan {
         }
         Ok(())
     }
-}
-
-fn yes() -> bool {
-    true
 }

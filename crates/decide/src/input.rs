@@ -1,6 +1,9 @@
 //! Reading a policy's input, and refusing it in words that say where and what.
 
-use std::{borrow::Cow, fmt};
+mod unique;
+mod words;
+
+use std::{borrow::Cow, collections::HashSet, fmt};
 
 use jiff::Timestamp;
 use serde::{
@@ -16,9 +19,13 @@ pub struct InputError {
     pub message: String,
 }
 
+/// Longer paths and messages are cut off: both may quote what came from outside.
+const LONGEST_PATH: usize = 200;
+const LONGEST_MESSAGE: usize = 500;
+
 impl InputError {
     pub fn new(path: impl Into<String>, message: impl Into<String>) -> Self {
-        InputError { path: path.into(), message: message.into() }
+        InputError { path: cut(&path.into(), LONGEST_PATH), message: cut(&message.into(), LONGEST_MESSAGE) }
     }
 
     /// Puts the path under a parent: `resource` becomes `spec.metrics[0].resource`.
@@ -35,18 +42,47 @@ impl InputError {
 /// Reads one JSON document.
 ///
 /// # Errors
-/// If it is not JSON, or a field is missing, unknown or of the wrong kind.
+/// If it is not JSON, a key comes twice, or a field is missing, unknown or of the wrong kind.
 pub fn parse<T: DeserializeOwned>(json: &str) -> Result<T, InputError> {
+    let value = read(json)?;
+    // After the first reading, whose complaints tell more.
+    read::<unique::Unique>(json)?;
+    Ok(value)
+}
+
+fn read<T: DeserializeOwned>(json: &str) -> Result<T, InputError> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     let value = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
         let path = match error.path().to_string() {
             root if root == "." => String::new(),
             path => path,
         };
-        InputError::new(path, error.inner().to_string())
+        InputError::new(path, words::reworded(&error.inner().to_string()))
     })?;
-    deserializer.end().map_err(|error| InputError::new("", error.to_string()))?;
+    deserializer.end().map_err(|error| InputError::new("", words::reworded(&error.to_string())))?;
     Ok(value)
+}
+
+/// The text, no longer than `longest` characters.
+fn cut(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// Refuses a name that comes twice among `names`; `path` says where the one at an index stands.
+pub(crate) fn check_unique<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+    path: impl Fn(usize) -> String,
+) -> Result<(), InputError> {
+    let mut seen = HashSet::new();
+    for (idx, name) in names.into_iter().enumerate() {
+        if !seen.insert(name) {
+            return Err(InputError::new(path(idx), format!("{} comes twice; name each once", shown(name))));
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Display for InputError {
@@ -59,6 +95,15 @@ impl fmt::Display for InputError {
 }
 
 impl std::error::Error for InputError {}
+
+/// A text from outside, quoted, and no longer than a message can bear.
+pub fn shown(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
 
 /// Refuses values outside `range`, naming the field.
 pub(crate) fn check_range<T: PartialOrd + fmt::Display>(

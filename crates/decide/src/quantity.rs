@@ -157,8 +157,12 @@ impl de::Visitor<'_> for FigureVisitor {
     }
 
     fn visit_f64<E: de::Error>(self, value: f64) -> Result<Figure, E> {
-        // A float cast saturates, and the check keeps NaN from becoming 0.
-        Ok(Figure(value.is_finite().then(|| Quantity((value * 1000.0).ceil() as i64))))
+        // By its shortest decimal form, which is what was written: 2.007 × 1000 is a little more than 2007 in binary,
+        // and rounding that up would make 2008m of it.
+        match value.is_finite() {
+            true => self.visit_str(&value.to_string()),
+            false => Ok(Figure(None)),
+        }
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Figure, E> {
@@ -233,6 +237,11 @@ mod tests {
     fn what_is_no_number_is_a_figure_without_value() {
         for (json, figure) in [
             ("1.5", Some(1500)),
+            ("2.007", Some(2007)),
+            ("0.29", Some(290)),
+            ("1.0005", Some(1001)),
+            ("-2.007", Some(-2007)),
+            ("1e-9", Some(1)),
             ("\"250m\"", Some(250)),
             ("-2", Some(-2000)),
             ("18446744073709551615", Some(i64::MAX)),

@@ -11,6 +11,7 @@ pub mod checkpoint;
 mod estimate;
 mod histogram;
 mod priority;
+mod totals;
 mod usage;
 
 #[cfg(test)]
@@ -33,6 +34,7 @@ pub use checkpoint::Checkpoint;
 pub use estimate::{Amount, Bound, Rule};
 pub use histogram::{Buckets, Decaying, Histogram};
 pub use priority::{Priority, Sizes, priority};
+pub use totals::Total;
 pub use usage::{Container, Discarded, PeakUpdate, PodWindow};
 
 /// What the JSON form takes.
@@ -116,6 +118,12 @@ pub struct Options {
     pub pod_minimum: Resources,
     /// Recommendations are rounded up to multiples of this.
     pub rounding: Resources,
+    /// Also learn what all pods use together, and estimate what they need together.
+    pub learn_totals: bool,
+    /// Samples within such an interval are added up, the newest of each pod.
+    pub total_interval_seconds: i64,
+    /// Short, because replicas can follow a load within the day: the 90th percentile forgets a peak after 3.3 of these.
+    pub total_half_life_seconds: i64,
     /// Containers whose CPU is rounded up to whole cores, as pinned CPUs need.
     pub integer_cpu_containers: Vec<String>,
 }
@@ -157,6 +165,9 @@ pub struct OutOfMemory {
 pub struct Memory {
     #[serde(default)]
     pub containers: BTreeMap<String, Container>,
+    /// What all pods use together, by container name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub totals: BTreeMap<String, Total>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -177,8 +188,19 @@ pub struct ContainerRecommendation {
     pub upper_bound: Resources,
     /// The target before the container's policy was applied: tells "clamped" from "satisfied".
     pub uncapped_target: Resources,
+    /// What all pods need together, before any policy: that speaks of single pods.
+    #[serde(default, skip_serializing_if = "TotalRecommendation::is_empty")]
+    pub total: TotalRecommendation,
     pub confidence: f64,
     pub estimates: Vec<Estimate>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TotalRecommendation {
+    pub target: Resources,
+    pub lower_bound: Resources,
+    pub upper_bound: Resources,
 }
 
 /// How one figure came about.
@@ -187,6 +209,9 @@ pub struct ContainerRecommendation {
 pub struct Estimate {
     pub resource: Resource,
     pub bound: Bound,
+    /// Of all pods together.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_total: bool,
     pub steps: Vec<Step<Rule>>,
 }
 
@@ -259,6 +284,9 @@ impl Memory {
             while let Some(earlier) = kills.next_if(|kill| kill.at < sample.at) {
                 kill(self, earlier);
             }
+            if options.learn_totals {
+                self.totals.entry(sample.container.clone()).or_default().observe(options, now, sample);
+            }
             let container = self.containers.entry(sample.container.clone()).or_default();
             if let Some(cores) = sample.usage.cpu {
                 let outcome = container.cpu_sample(options, now, &sample.pod, sample.at, cores);
@@ -272,6 +300,10 @@ impl Memory {
         for later in kills {
             kill(self, later);
         }
+        for total in self.totals.values_mut() {
+            total.close_if_over(options, now);
+        }
+        self.totals.retain(|_, total| !total.is_expired(options, now));
         for (sample, resource, outcome) in sample_outcomes {
             note(sample.at, &sample.pod, &sample.container, resource, outcome);
         }
@@ -280,6 +312,14 @@ impl Memory {
             container.prune(options, now);
         }
         discarded
+    }
+}
+
+// === impl TotalRecommendation ===
+
+impl TotalRecommendation {
+    fn is_empty(&self) -> bool {
+        *self == TotalRecommendation::default()
     }
 }
 
@@ -305,8 +345,9 @@ impl fmt::Display for Explanation<'_> {
             let lead = if idx == 0 { "" } else { "\n" };
             let ContainerRecommendation { container_name, target, confidence, .. } = container;
             write!(f, "{lead}{container_name}  {target}  (confidence {confidence:.3})")?;
-            for Estimate { resource, bound, steps } in &container.estimates {
-                write!(f, "\n  {resource} {}", bound.word())?;
+            for Estimate { resource, bound, is_total, steps } in &container.estimates {
+                let of_all = if *is_total { " of all pods" } else { "" };
+                write!(f, "\n  {resource} {}{of_all}", bound.word())?;
                 for step in steps {
                     write!(f, "\n    {} -> {}  {}", step.before, step.after, step.words())?;
                 }
@@ -353,6 +394,9 @@ impl Default for Options {
             oom_min_bump_up: 100 << 20,
             pod_minimum: Resources { cpu: Some(25), memory: Some(250 << 20) },
             rounding: Resources::default(),
+            learn_totals: false,
+            total_interval_seconds: 60,
+            total_half_life_seconds: 600,
             integer_cpu_containers: Vec::new(),
         }
     }
@@ -390,6 +434,8 @@ impl Options {
             (positive(self.memory_interval_seconds), "memoryIntervalSeconds", "1 second or more"),
             (self.memory_interval_count >= 1, "memoryIntervalCount", "1 or more"),
             (positive(self.confidence_interval_seconds), "confidenceIntervalSeconds", "1 second or more"),
+            (positive(self.total_interval_seconds), "totalIntervalSeconds", "1 second or more"),
+            (positive(self.total_half_life_seconds), "totalHalfLifeSeconds", "1 second or more"),
             (self.oom_bump_up_ratio >= 1.0, "oomBumpUpRatio", "a number of 1 or more"),
         ];
         match checks.into_iter().find(|(holds, ..)| !holds) {

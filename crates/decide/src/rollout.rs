@@ -5,7 +5,8 @@
 //! ```
 //!
 //! One pass scales down, then up, then updates. Deletion goes from the newest to the oldest, updates from the oldest
-//! to the newest, and at most `maxConcurrentUpdated` updated instances may be unready at a time.
+//! to the newest, and at most `maxConcurrentUpdated` instances may be unready because of updates at a time, however often
+//! the template changes.
 
 mod expectations;
 mod model;
@@ -24,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     decision::{Chain, Decision},
-    input::InputError,
+    input::{InputError, check_unique, moment},
 };
 
 pub use expectations::{Expectation, Expected, Memory};
@@ -37,6 +38,7 @@ pub use solve::{slow_start, solve};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Input {
+    #[serde(deserialize_with = "moment")]
     pub now: Timestamp,
     pub spec: Spec,
     #[serde(default)]
@@ -75,6 +77,7 @@ pub struct Observed {
 pub struct Instance {
     pub name: String,
     pub uid: String,
+    #[serde(deserialize_with = "moment")]
     pub created_at: Timestamp,
     /// The Set's running number at creation: creation times have only a second's resolution.
     #[serde(default)]
@@ -174,7 +177,7 @@ pub fn plan(
             delete: targets(&solution.delete),
         });
     }
-    if solution.create > 0 {
+    if counted.0 < counted.1 {
         let create = new_instances(spec, observed, &mut memory, solution.create, seed);
         chain.push(Rule::ScaleUp { active: counted.0, replicas: counted.1, create });
     }
@@ -247,6 +250,10 @@ impl Input {
         if self.spec.name.is_empty() {
             return Err(InputError::new("spec.name", "expected the Set's name, found nothing"));
         }
+        let instances = &self.observed.instances;
+        let under = |field: &'static str| move |idx: usize| format!("observed.instances[{idx}].{field}");
+        check_unique(instances.iter().map(|one| one.name.as_str()), under("name"))?;
+        check_unique(instances.iter().map(|one| one.uid.as_str()), under("uid"))?;
         Ok(plan(self.now, &self.spec, &self.observed, &self.memory, self.seed))
     }
 }

@@ -1,14 +1,19 @@
 //! The pods of a pipeline's vertex, by what is pending, how fast it goes, and how full the buffers are.
 //!
 //! ```text
-//! holds ──> bounds by the clock ──> asleep? ──> partitions ──> highest ──> rate limit ──> bounds
+//! holds ──> bounds by the clock ──> asleep? ──> partitions ──> highest ──> floor ──> rate limit ──> bounds
 //!                                                         ──> back pressure ──> step ──> cooldown ──> desired
 //! ```
 //!
 //! A source has to work off what is pending in time. What is pending for a UDF or sink says little, because back pressure
 //! holds it down, so these keep a share of their buffer free instead. All figures are per partition, and the partition
 //! that asks for the most decides.
+//!
+//! Both formulas ask for too few once the vertex has caught up. So the policy learns what a busy pod does and what arrives
+//! (`capacity`), and never goes below the pods that this takes (`floor`).
 
+mod capacity;
+mod floor;
 pub mod input;
 mod pressure;
 mod rule;
@@ -16,16 +21,16 @@ mod spec;
 #[cfg(test)]
 mod tests;
 
+pub use capacity::{Capacity, Memory, Sample};
+pub use floor::{Careful, Floor, Recent};
 pub use input::Input;
 pub use pressure::{Buffer, Downstream, Edge, OnFull, downstream};
-pub use rule::{Because, Model, Pressure, Reading, Rule};
-pub use spec::{Bounds, CronScale, CronWindow, Kind, Limits, RateLimit, Scale, Spec};
+pub use rule::{Because, Cap, Model, Pressure, Reading, Rule};
+pub use spec::{Bounds, CronScale, CronWindow, Kind, Limits, RateLimit, Scale, Spec, VertexModel};
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use jiff::{SignedDuration, Timestamp};
 
 use crate::{
     decision::{Chain, sooner},
@@ -49,6 +54,10 @@ pub struct Observed {
     pub partitions: Vec<Partition>,
     /// What the vertex feeds; see [`downstream`].
     pub downstream: Vec<Downstream>,
+    /// Looks at the vertex over the last lookback, oldest first; none and nothing is learned.
+    pub samples: Vec<Sample>,
+    /// What tells these pods from those of another template.
+    pub template: Option<Arc<str>>,
 }
 
 /// One partition's figures over the lookback.
@@ -65,17 +74,29 @@ pub struct Partition {
     pub at: Option<Timestamp>,
 }
 
-/// A vertex remembers nothing: its status says when it last changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Memory {}
-
-pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed) -> Decision {
+pub fn decide(now: Timestamp, spec: &Spec, observed: &Observed, memory: &Memory) -> Decision {
     let current = observed.current.max(0);
     let mut chain = Chain::new(current);
     let next_window = spec.next_window(now);
-    let next_check = run(now, spec, observed, current, &mut chain);
-    chain.finish(Memory {}, sooner(next_check, next_window))
+    let standstill = standstill(spec, observed);
+    let mut memory = if spec.learns() { memory.clone() } else { Memory::default() };
+    if spec.learns() && standstill.is_none() {
+        memory.learn(now, spec, observed);
+    }
+    let next_check = match standstill {
+        Some(because) => {
+            chain.push(Rule::Hold { current, because });
+            None
+        }
+        None => run(now, spec, observed, &mut memory, current, &mut chain),
+    };
+    chain.finish(memory, sooner(next_check, next_window))
+}
+
+/// None as long as it is not known what arrives and what a pod does.
+fn floor(spec: &Spec, memory: &Memory, at_most: Option<i32>) -> Option<Floor> {
+    let (Some(capacity), Some(arrival)) = (memory.capacity, memory.arrival) else { return None };
+    Some(Floor { arrival, capacity: capacity.per_pod, saturation: spec.target_saturation, at_most })
 }
 
 /// Pushes the steps; the moment returned is when time alone may change the outcome.
@@ -83,16 +104,13 @@ fn run(
     now: Timestamp,
     spec: &Spec,
     observed: &Observed,
+    memory: &mut Memory,
     current: i32,
     chain: &mut Chain<Rule>,
 ) -> Option<Timestamp> {
     let hold = |chain: &mut Chain<Rule>, because: Because| {
         chain.push(Rule::Hold { current, because });
     };
-    if let Some(because) = standstill(spec, observed) {
-        hold(chain, because);
-        return None;
-    }
     let last = observed.last_scaled_at;
     let up_until = cooling(now, last, spec.scale.up_cooldown_seconds());
     let down_until = cooling(now, last, spec.scale.down_cooldown_seconds());
@@ -124,13 +142,37 @@ fn run(
         hold(chain, Because::NoneReady);
         return None;
     }
-    let rate = match propose(spec, observed, oldest, chain) {
-        Ok(rate) => rate,
+    let figures = match figures(observed, oldest) {
+        Ok(figures) => figures,
         Err(because) => {
             hold(chain, because);
             return None;
         }
     };
+    let pressed = match spec.kind {
+        Kind::MonoVertex => None,
+        _ => pressure::strongest(&observed.downstream, spec.back_pressure_threshold, oldest),
+    };
+    let pending = figures.iter().fold(0i64, |sum, figure| sum.saturating_add(figure.pending));
+    // An endless sum of large rates is still a rate.
+    let rate = figures.iter().map(|figure| figure.rate).sum::<f64>().min(f64::MAX);
+    let mut next_check = None;
+    if rate <= 0.0 && pending > 0 && pressed.is_none() {
+        let seconds = spec.scale.lookback_seconds();
+        // After a change, pods get a lookback to begin.
+        next_check = cooling(now, last, seconds);
+        if next_check.is_none() {
+            hold(chain, Because::Stuck { pending, ready: observed.ready, seconds });
+            return None;
+        }
+    }
+    if rate <= 0.0 && pending == 0 {
+        chain.push(Rule::Quiet);
+    } else {
+        propose(spec, observed.ready, &figures, chain);
+    }
+    let at_most = pressed.is_some().then_some(current);
+    next_check = sooner(next_check, keep_up(now, spec, observed, memory, (current, rate), at_most, chain));
     if let Some(limit) = spec.rate_limit()
         && *chain.value() > current
         && rate.ceil() >= limit as f64
@@ -139,21 +181,56 @@ fn run(
     }
     let wanted = *chain.push(Rule::Bounds { min: bounds.min, max, window: bounds.window });
     if wanted > current
-        && spec.kind != Kind::MonoVertex
-        && let Some((vertex, buffer)) =
-            pressure::strongest(&observed.downstream, spec.back_pressure_threshold, oldest)
+        && let Some((vertex, buffer)) = pressed
     {
-        chain.push(Rule::BackPressure(Pressure {
+        let pressure = Pressure {
             current,
             min: bounds.min,
             direct: vertex.direct,
             vertex: vertex.vertex.clone(),
             pending: buffer.pending.unwrap_or(0),
             usable: buffer.usable,
-        }));
+            needed: floor(spec, memory, None).map(|floor| floor.replicas()),
+        };
+        let lifts = pressure::changes(&pressure, spec, observed, now, up_until);
+        chain.push(Rule::BackPressure(pressure));
+        return lifts;
+    }
+    sooner(next_check, step(now, spec, current, up_until, down_until, chain))
+}
+
+/// Never fewer than what arrives needs; while that is not known, shrinks with care. The moment returned is when a past
+/// need is forgotten.
+fn keep_up(
+    now: Timestamp,
+    spec: &Spec,
+    observed: &Observed,
+    memory: &mut Memory,
+    (current, rate): (i32, f64),
+    at_most: Option<i32>,
+    chain: &mut Chain<Rule>,
+) -> Option<Timestamp> {
+    let lookback_seconds = spec.scale.lookback_seconds();
+    if let Some(floor) = floor(spec, memory, at_most) {
+        let value = *chain.push(Rule::Floor(floor));
+        memory.recent.record(now, value, lookback_seconds);
+        let highest = memory.recent.highest_within(now, lookback_seconds, 0);
+        if value >= current || highest <= value {
+            return None;
+        }
+        let value = *chain.push(Rule::Recent(Recent { current, highest, lookback_seconds }));
+        return memory.recent.holder_within(now, lookback_seconds, value).map(|held| held.until);
+    }
+    // No message in a whole lookback needs no pod, whatever it can do.
+    if *chain.value() >= current || rate <= 0.0 || observed.samples.is_empty() || !spec.learns() {
         return None;
     }
-    step(now, spec, current, up_until, down_until, chain)
+    let idle = capacity::is_idle(now, spec, &observed.samples);
+    let until = cooling(now, observed.last_scaled_at, lookback_seconds);
+    // No deeper than a tenth at once: what comes next is a backlog that teaches what a pod can do.
+    let step = spec.scale.step_down().min((current / 10).max(1));
+    chain.push(Rule::Careful(Careful { current, step, idle, until, lookback_seconds }));
+    until.filter(|_| idle)
 }
 
 /// Conditions in which nobody should touch the count.
@@ -210,43 +287,49 @@ fn asleep(
     None
 }
 
-/// Asks every partition; the total rate comes back. A single unknown figure and nothing is decided.
-fn propose(
-    spec: &Spec,
-    observed: &Observed,
-    oldest: Timestamp,
-    chain: &mut Chain<Rule>,
-) -> Result<f64, Because> {
+/// What is known of one partition.
+struct Figure<'a> {
+    name: &'a Arc<str>,
+    pending: i64,
+    rate: f64,
+}
+
+/// A single unknown figure and nothing is decided.
+fn figures(observed: &Observed, oldest: Timestamp) -> Result<Vec<Figure<'_>>, Because> {
     if observed.partitions.is_empty() {
         return Err(Because::NoPartitions);
     }
-    let mut figures = Vec::with_capacity(observed.partitions.len());
-    for partition in &observed.partitions {
-        let Partition { name, rate, .. } = partition;
+    let figure = |partition: &'_ Partition| {
+        let name = || partition.name.clone();
         let pending =
-            partition.waiting(oldest).ok_or_else(|| Because::UnknownPending { partition: name.clone() })?;
-        let rate = rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
-        let rate = rate.ok_or_else(|| Because::UnknownRate { partition: name.clone() })?;
-        figures.push((name, pending, rate));
-    }
-    let total_rate: f64 = figures.iter().map(|(.., rate)| rate).sum();
-    if total_rate <= 0.0 && figures.iter().all(|(_, pending, _)| *pending == 0) {
-        chain.push(Rule::Quiet);
-        return Ok(0.0);
-    }
+            partition.waiting(oldest).ok_or_else(|| Because::UnknownPending { partition: name() })?;
+        let rate = partition.rate.filter(|rate| rate.is_finite() && *rate >= 0.0);
+        Ok((pending, rate.ok_or_else(|| Because::UnknownRate { partition: name() })?))
+    };
+    let known = observed.partitions.iter().map(|partition| {
+        figure(partition).map(|(pending, rate)| Figure { name: &partition.name, pending, rate })
+    });
+    known.collect()
+}
+
+/// Asks every partition.
+fn propose(spec: &Spec, ready: i32, figures: &[Figure<'_>], chain: &mut Chain<Rule>) {
     let mut highest: Option<(i32, &Arc<str>)> = None;
-    for (name, pending, rate) in figures {
-        let model = model(spec, pending);
-        let reading = Reading { partition: name.clone(), pending, rate, ready: observed.ready, model };
-        let proposed = *chain.push(Rule::Partition(reading));
+    for &Figure { name, pending, rate } in figures {
+        let reading = Reading { partition: name.clone(), pending, rate, ready, model: model(spec, pending) };
+        let is_computed = reading.is_computed();
+        let mut proposed = *chain.push(Rule::Partition(reading));
+        let cap = Cap { partition: name.clone(), wanted: proposed, pending };
+        if is_computed && cap.allowed() != proposed {
+            proposed = *chain.push(Rule::Cap(cap));
+        }
         if highest.is_none_or(|(best, _)| proposed > best) {
             highest = Some((proposed, name));
         }
     }
-    let (proposed, partition) = highest.ok_or(Because::NoPartitions)?;
-    chain.push(Rule::Highest { proposed, partition: partition.clone() });
-    // An endless sum of large rates is still a rate.
-    Ok(total_rate.min(f64::MAX))
+    if let Some((proposed, partition)) = highest {
+        chain.push(Rule::Highest { proposed, partition: partition.clone() });
+    }
 }
 
 /// A UDF or sink that names a processing time goes by it until the buffer fills up.
@@ -283,6 +366,11 @@ fn step(
         return Some(until);
     }
     (stepped != wanted).then(|| after(now, cooldown))
+}
+
+/// The first moment at which something seen at `at` is older than `seconds`.
+fn older_than(at: Timestamp, seconds: i64) -> Timestamp {
+    after(at, seconds).checked_add(SignedDuration::from_nanos(1)).unwrap_or(Timestamp::MAX)
 }
 
 impl Partition {

@@ -2,25 +2,39 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, PoisonError},
 };
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::{
     Api, Client,
     api::{DynamicObject, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
+use tokio::sync::mpsc;
 use tracing::debug;
 
-use crate::{effect::Event, kind};
+use crate::{
+    effect::Event,
+    fence::Fence,
+    kind,
+    supervise::{Supervisor, panic_message},
+};
 
 /// As many different Events are remembered to count a repetition instead of writing another object.
 const REMEMBERED: usize = 4096;
+/// So many may wait to be written. What comes then is dropped: an API that is slow must not fill the memory.
+const WAITING: usize = 1024;
 
 #[derive(Clone)]
-pub struct Events {
+pub struct Events(mpsc::Sender<Event>);
+
+#[derive(Clone)]
+struct Writer {
     client: Client,
+    fence: Fence,
     seen: Arc<Mutex<HashMap<Identity, Seen>>>,
 }
 
@@ -39,20 +53,35 @@ struct Seen {
 }
 
 impl Events {
-    pub fn new(client: Client) -> Self {
-        Self { client, seen: Arc::default() }
+    pub fn new(client: Client, fence: Fence, supervisor: &Supervisor) -> Self {
+        let (sender, mut events) = mpsc::channel::<Event>(WAITING);
+        let writer = Writer { client, fence, seen: Arc::default() };
+        let noted = supervisor.clone();
+        // Ends with the last sender.
+        supervisor.run_to_end("events", async move {
+            while let Some(event) = events.recv().await {
+                if !writer.fence.may_write() {
+                    continue;
+                }
+                match AssertUnwindSafe(writer.write(&event)).catch_unwind().await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => debug!(%event, %error, "could not write the event"),
+                    Err(panic) => noted.panicked("events", panic_message(&*panic)),
+                }
+            }
+        });
+        Self(sender)
     }
 
     /// Writes in the background, so that no controller waits for it.
     pub fn publish(&self, event: Event) {
-        let events = self.clone();
-        tokio::spawn(async move {
-            if let Err(error) = events.write(&event).await {
-                debug!(%event, %error, "could not write the event");
-            }
-        });
+        if let Err(error) = self.0.try_send(event) {
+            debug!(%error, "too many events are waiting: this one is dropped");
+        }
     }
+}
 
+impl Writer {
     async fn write(&self, event: &Event) -> Result<(), kube::Error> {
         let namespace = event.regarding.namespace.as_deref().unwrap_or("default");
         let now = Timestamp::now();

@@ -1,4 +1,4 @@
-//! The only place that writes: carries out effects and reports what was written.
+//! The only place that writes: carries out effects and reports what was written. Each request asks the fence first.
 
 use std::collections::HashMap;
 
@@ -12,21 +12,24 @@ use kube::{
     core::Status,
 };
 use serde_json::{Value, json};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::{
     cache::{Key, Write, WriteChange, version_number},
-    effect::{Announce, Effect, Event, Note, Propagation, Target},
+    effect::{Announce, Application, Effect, Event, Note, Propagation, Target},
     events::Events,
+    fence::Fence,
     kind::Kind,
+    supervise::Supervisor,
 };
 
-const DELETIONS_AT_ONCE: usize = 16;
+const WRITES_AT_ONCE: usize = 16;
 
 #[derive(Clone)]
 pub struct Executor {
     client: Client,
     events: Events,
+    fence: Fence,
     manager: String,
 }
 
@@ -44,7 +47,7 @@ pub struct Failure {
     pub kind: Kind,
     pub name: String,
     pub message: String,
-    /// Somebody else wrote in between: not worth telling people about.
+    /// Somebody else wrote in between, or another process is the leader now: not worth telling people about.
     pub conflict: bool,
 }
 
@@ -64,8 +67,19 @@ type Versions = HashMap<String, String>;
 
 impl Executor {
     /// `manager` is the name under which the API notes which fields are ours.
-    pub fn new(client: Client, manager: impl Into<String>) -> Self {
-        Self { events: Events::new(client.clone()), client, manager: manager.into() }
+    pub fn new(client: Client, manager: impl Into<String>, fence: Fence, supervisor: &Supervisor) -> Self {
+        let events = Events::new(client.clone(), fence.clone(), supervisor);
+        Self { events, client, fence, manager: manager.into() }
+    }
+
+    /// The last moment before a request that writes.
+    fn ask_fence(&self, verb: Verb, kind: &Kind, name: &str) -> Result<(), Box<Failure>> {
+        if self.fence.may_write() {
+            return Ok(());
+        }
+        warn!(%kind, name, ?verb, "not written: this process is no longer the leader");
+        let message = "this process is no longer the leader".to_owned();
+        Err(Box::new(Failure { verb, kind: kind.clone(), name: name.to_owned(), message, conflict: true }))
     }
 
     pub async fn execute(&self, effects: Vec<Effect>) -> Outcome {
@@ -79,6 +93,7 @@ impl Executor {
             match first {
                 Effect::Create { .. } => self.create_all(batch, &mut versions, &mut outcome).await,
                 Effect::Delete { .. } => self.delete_all(batch, &versions, &mut outcome).await,
+                Effect::ApplyAll(all) => self.apply_all(all, &mut versions, &mut outcome).await,
                 effect => match self.single(effect, &mut versions).await {
                     Ok(write) => outcome.writes.extend(write),
                     Err(failure) => outcome.failure = Some(*failure),
@@ -115,12 +130,66 @@ impl Executor {
 
     async fn delete_all(&self, effects: &[Effect], versions: &Versions, outcome: &mut Outcome) {
         let deletions: Vec<_> = effects.iter().map(|effect| self.delete(effect, versions).boxed()).collect();
-        let answers: Vec<_> = stream::iter(deletions).buffer_unordered(DELETIONS_AT_ONCE).collect().await;
+        let answers: Vec<_> = stream::iter(deletions).buffer_unordered(WRITES_AT_ONCE).collect().await;
         for answer in answers {
             match answer {
                 Ok(write) => outcome.writes.extend(write),
                 Err(failure) => outcome.failure = Some(*failure),
             }
+        }
+    }
+
+    async fn apply_all(&self, all: &[Application], versions: &mut Versions, outcome: &mut Outcome) {
+        let applications: Vec<_> = all
+            .iter()
+            .map(|one| {
+                let mut known = versions.clone();
+                async move {
+                    let answer = self.apply(&one.target, one.must_be_absent, &one.body, &mut known).await;
+                    (answer, known)
+                }
+                .boxed()
+            })
+            .collect();
+        let answers: Vec<_> = stream::iter(applications).buffer_unordered(WRITES_AT_ONCE).collect().await;
+        for (answer, known) in answers {
+            versions.extend(known);
+            match answer {
+                Ok(write) => outcome.writes.extend(write),
+                // a refusal says more than that somebody else was faster
+                Err(failure) if outcome.failure.as_ref().is_none_or(|known| known.conflict) => {
+                    outcome.failure = Some(*failure);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    async fn apply(
+        &self,
+        target: &Target,
+        must_be_absent: bool,
+        body: &Value,
+        versions: &mut Versions,
+    ) -> Result<Option<(Kind, Write)>, Box<Failure>> {
+        if must_be_absent {
+            self.confirm_absent(target).await?;
+        }
+        self.ask_fence(Verb::Update, &target.kind, &target.name)?;
+        info!("{}", Effect::apply_summary(target, body));
+        let mut body = body.clone();
+        body["apiVersion"] = json!(target.kind.api_version());
+        body["kind"] = json!(target.kind.kind);
+        body["metadata"]["name"] = json!(target.name);
+        if !target.uid.is_empty() {
+            merge_precondition(&mut body, target, versions);
+        }
+        let api = self.api(&target.kind, target.namespace.as_deref());
+        // Fields that a person or another program set are taken back: they are ours.
+        let params = PatchParams::apply(&self.manager).force();
+        match api.patch(&target.name, &params, &Patch::Apply(&body)).await {
+            Err(kube::Error::Api(status)) if namespace_terminating(&status) => Ok(None),
+            answer => self.updated(target, Some("apply"), answer, versions),
         }
     }
 
@@ -131,21 +200,33 @@ impl Executor {
     ) -> Result<Option<(Kind, Write)>, Box<Failure>> {
         match effect {
             Effect::Confirm(target) => self.confirm(target).await.map(|()| None),
-            Effect::Patch { target, subresource, body } => {
-                info!(effect = %effect, "write");
+            Effect::Patch { target, subresource, body }
+            | Effect::StrategicPatch { target, subresource, body } => {
+                self.ask_fence(Verb::Update, &target.kind, &target.name)?;
+                info!("{}", effect.summary());
                 let mut body = body.clone();
                 merge_precondition(&mut body, target, versions);
                 let api = self.api(&target.kind, target.namespace.as_deref());
                 let params = PatchParams { field_manager: Some(self.manager.clone()), ..Default::default() };
-                let patch = Patch::Merge(&body);
+                let is_strategic = matches!(effect, Effect::StrategicPatch { .. });
+                let patch = if is_strategic { Patch::Strategic(&body) } else { Patch::Merge(&body) };
                 let answer = match subresource {
                     None => api.patch(&target.name, &params, &patch).await,
                     Some(sub) => api.patch_subresource(sub, &target.name, &params, &patch).await,
                 };
                 self.updated(target, *subresource, answer, versions)
             }
+            Effect::Evict(target) => {
+                self.ask_fence(Verb::Delete, &target.kind, &target.name)?;
+                info!("{}", effect.summary());
+                self.evict(target).await.map(|()| None)
+            }
+            Effect::Apply { target, must_be_absent, body } => {
+                self.apply(target, *must_be_absent, body, versions).await
+            }
             Effect::Replace { target, subresource, body } => {
-                info!(effect = %effect, "write");
+                self.ask_fence(Verb::Update, &target.kind, &target.name)?;
+                info!("{}", effect.summary());
                 let mut body = body.clone();
                 merge_precondition(&mut body, target, versions);
                 let api = self.api(&target.kind, target.namespace.as_deref());
@@ -154,7 +235,8 @@ impl Executor {
                 self.updated(target, Some(subresource), answer, versions)
             }
             Effect::DeleteCollection { kind, namespace } => {
-                info!(effect = %effect, "write");
+                self.ask_fence(Verb::Delete, kind, "")?;
+                info!("{}", effect.summary());
                 let api = self.api(kind, Some(namespace));
                 let params = DeleteParams::background();
                 match api.delete_collection(&params, &ListParams::default()).await {
@@ -170,6 +252,8 @@ impl Executor {
             }
             Effect::Create { .. } => Ok(self.create(effect).await?.map(|(write, _)| write)),
             Effect::Delete { .. } => self.delete(effect, versions).await,
+            // `execute` has done it: it is several writes
+            Effect::ApplyAll(_) => Ok(None),
         }
     }
 
@@ -192,11 +276,32 @@ impl Executor {
         }
     }
 
+    /// Applying to an object of somebody else's would make it ours.
+    async fn confirm_absent(&self, target: &Target) -> Result<(), Box<Failure>> {
+        let api = self.api(&target.kind, target.namespace.as_deref());
+        match api.get_metadata_opt(&target.name).await {
+            Ok(None) => Ok(()),
+            Ok(Some(_)) => {
+                let message = format!("{target} already exists");
+                let (kind, name) = (target.kind.clone(), target.name.clone());
+                Err(Box::new(Failure { verb: Verb::Create, kind, name, message, conflict: true }))
+            }
+            Err(error) => Err(Failure::new(Verb::Create, &target.kind, &target.name, &error)),
+        }
+    }
+
     async fn create(&self, effect: &Effect) -> Result<Option<((Kind, Write), String)>, Box<Failure>> {
         let Effect::Create { kind, namespace, body, announce } = effect else { return Ok(None) };
-        info!(%effect, "write");
-        let name =
-            body["metadata"]["name"].as_str().or(body["metadata"]["generateName"].as_str()).unwrap_or("");
+        let given = body["metadata"]["name"].as_str();
+        let name = given.or(body["metadata"]["generateName"].as_str()).unwrap_or("");
+        self.ask_fence(Verb::Create, kind, name)?;
+        if given.is_none() && self.fence.is_shared() {
+            let message =
+                "an object without a fixed name may be made twice by two leaders: name it".to_owned();
+            let (kind, name) = (kind.clone(), name.to_owned());
+            return Err(Box::new(Failure { verb: Verb::Create, kind, name, message, conflict: false }));
+        }
+        info!("{}", effect.summary());
         let fail = |error: &kube::Error| Failure::new(Verb::Create, kind, name, error);
         let object: DynamicObject =
             serde_json::from_value(body.clone()).map_err(|e| fail(&kube::Error::SerdeError(e)))?;
@@ -231,7 +336,8 @@ impl Executor {
         versions: &Versions,
     ) -> Result<Option<(Kind, Write)>, Box<Failure>> {
         let Effect::Delete { target, propagation, announce } = effect else { return Ok(None) };
-        info!(%effect, "write");
+        self.ask_fence(Verb::Delete, &target.kind, &target.name)?;
+        info!("{}", effect.summary());
         let params = DeleteParams {
             propagation_policy: propagation.map(|propagation| match propagation {
                 Propagation::Background => PropagationPolicy::Background,
@@ -266,6 +372,26 @@ impl Executor {
         }
     }
 
+    /// The pod goes when its node has stopped it, so there is no write for the caches to show yet.
+    async fn evict(&self, target: &Target) -> Result<(), Box<Failure>> {
+        let fail = |error: &kube::Error| Failure::new(Verb::Delete, &target.kind, &target.name, error);
+        // Not the version: the API notes in the pod's status why it goes, and the deletion follows that.
+        let body = json!({
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": { "name": target.name, "namespace": target.namespace },
+            "deleteOptions": { "preconditions": { "uid": target.uid } },
+        });
+        let api = self.api(&target.kind, target.namespace.as_deref());
+        let params = PostParams { field_manager: Some(self.manager.clone()), ..Default::default() };
+        let answer = api.create_subresource::<_, Value>("eviction", &target.name, &params, &body).await;
+        match answer {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(fail(&error)),
+        }
+    }
+
     fn updated(
         &self,
         target: &Target,
@@ -283,7 +409,9 @@ impl Executor {
                 Ok(Some((target.kind.clone(), write)))
             }
             // Gone meanwhile: the cache will tell, and there is nothing left to keep up to date.
-            Err(kube::Error::Api(status)) if status.code == 404 && subresource != Some("scale") => {
+            Err(kube::Error::Api(status))
+                if status.code == 404 && !matches!(subresource, Some("scale" | "apply")) =>
+            {
                 debug!(%target, "no longer exists");
                 Ok(None)
             }

@@ -1,6 +1,7 @@
 //! Keeps a cache equal to the API: list, watch, and list again when the watch cannot go on.
 
 use std::{
+    any::TypeId,
     fmt::Debug,
     sync::Arc,
     time::{Duration, Instant},
@@ -8,13 +9,19 @@ use std::{
 
 use futures::{StreamExt, pin_mut};
 use kube::{
-    Api, Resource,
-    api::{ListParams, WatchEvent, WatchParams},
+    Client, Resource,
+    api::{DynamicObject, ListParams, ObjectList, WatchEvent, WatchParams},
+    core::Request,
 };
 use serde::de::DeserializeOwned;
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
-use crate::cache::{Cache, version_number};
+use crate::{
+    cache::{Cache, version_number},
+    engine::Metadata,
+    kind::Kind,
+    selection::Selection,
+};
 
 const PAGE: u32 = 500;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -22,6 +29,18 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// A list older than what is known is a stale read and asked for again. A store restored from a backup really does
 /// go back; after this many answers it is believed.
 const OLD_LISTS_BELIEVED: u32 = 5;
+/// A kind that was served and is not found may be back in a moment (its server starts, or its definition is replaced).
+/// Only after so long are its objects taken for gone: what is missing by mistake must not scale anything down.
+const ABSENCE_BELIEVED: Duration = Duration::from_secs(30);
+
+/// Where the objects of one cache come from.
+#[derive(Clone)]
+pub struct Source {
+    client: Client,
+    url: String,
+    labels: String,
+    is_metadata: bool,
+}
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
@@ -35,22 +54,21 @@ enum Error {
     WatchEnded(String),
 }
 
-/// Runs until dropped. `labels` is a selector, empty for all objects; `relist_every` bounds for how long a lost watch
-/// event can go unnoticed.
-pub async fn run<K>(api: Api<K>, cache: Arc<Cache<K>>, labels: String, relist_every: Duration)
+/// Runs until dropped. `relist_every` bounds for how long a lost watch event can go unnoticed.
+pub async fn run<K>(source: Source, cache: Arc<Cache<K>>, relist_every: Duration)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let kind = api.resource_url().to_owned();
     let mut pause = FIRST_PAUSE;
     let mut old_lists = 0;
+    let mut absent_since: Option<tokio::time::Instant> = None;
     loop {
         let started = tokio::time::Instant::now();
-        match list(&api, &cache, &labels, old_lists >= OLD_LISTS_BELIEVED).await {
+        match list(&source, &cache, old_lists >= OLD_LISTS_BELIEVED).await {
             Ok(version) => {
-                old_lists = 0;
+                (old_lists, absent_since) = (0, None);
                 let watched = tokio::select! {
-                    watched = watch(&api, &cache, &labels, version) => watched,
+                    watched = watch(&source, &cache, version) => watched,
                     () = cache.relist_requested() => Ok(()),
                     () = tokio::time::sleep(relist_every) => Ok(()),
                 };
@@ -62,11 +80,21 @@ where
                     }
                     Err(error) => {
                         cache.contact().failed(Instant::now());
-                        debug!(%kind, %error, "watch interrupted, listing again");
+                        debug!(url = source.url, %error, "watch interrupted, listing again");
                         if started.elapsed() > LONGEST_PAUSE {
                             pause = FIRST_PAUSE;
                         }
                     }
+                }
+            }
+            Err(error) if error.is_absent() => {
+                let is_news = absent_since.is_none();
+                let since = *absent_since.get_or_insert(started);
+                if is_news {
+                    info!(url = source.url, "the API does not serve this kind: waiting for it");
+                }
+                if !cache.is_synced() || since.elapsed() > ABSENCE_BELIEVED {
+                    cache.absent();
                 }
             }
             Err(error) => {
@@ -74,7 +102,7 @@ where
                 if matches!(error, Error::OldList { .. }) {
                     old_lists += 1;
                 }
-                warn!(%kind, %error, "retrying");
+                warn!(url = source.url, %error, "retrying");
             }
         }
         tokio::time::sleep(pause).await;
@@ -82,14 +110,39 @@ where
     }
 }
 
-async fn list<K>(api: &Api<K>, cache: &Cache<K>, labels: &str, believe_old: bool) -> Result<String, Error>
+impl Source {
+    pub fn new<K: 'static>(client: &Client, kind: &Kind, selection: &Selection) -> Self {
+        let namespace = selection.namespace.as_deref().filter(|_| kind.namespaced);
+        Self {
+            client: client.clone(),
+            url: DynamicObject::url_path(&kind.api_resource(), namespace),
+            labels: selection.labels.clone(),
+            is_metadata: TypeId::of::<K>() == TypeId::of::<Metadata>(),
+        }
+    }
+
+    async fn list<K: Clone + DeserializeOwned>(&self, params: &ListParams) -> kube::Result<ObjectList<K>> {
+        let request = Request::new(&self.url);
+        let request = if self.is_metadata { request.list_metadata(params) } else { request.list(params) };
+        self.client.request(request.map_err(kube::Error::BuildRequest)?).await
+    }
+}
+
+impl Error {
+    /// Whether the answer is that there is no such kind.
+    fn is_absent(&self) -> bool {
+        matches!(self, Self::List(kube::Error::Api(status)) if status.code == 404)
+    }
+}
+
+async fn list<K>(source: &Source, cache: &Cache<K>, believe_old: bool) -> Result<String, Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let mut params = ListParams::default().limit(PAGE).labels(labels);
+    let mut params = ListParams::default().limit(PAGE).labels(&source.labels);
     let mut objects = Vec::new();
     let version = loop {
-        let page = api.list(&params).await.map_err(Error::List)?;
+        let page = source.list(&params).await.map_err(Error::List)?;
         objects.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
@@ -106,14 +159,21 @@ where
 }
 
 /// Goes on from the last seen version as long as the server lets it; an error means to list again.
-async fn watch<K>(api: &Api<K>, cache: &Cache<K>, labels: &str, mut version: String) -> Result<(), Error>
+async fn watch<K>(source: &Source, cache: &Cache<K>, mut version: String) -> Result<(), Error>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
-    let params = WatchParams { bookmarks: true, ..WatchParams::default() }.labels(labels);
+    let params = WatchParams { bookmarks: true, ..WatchParams::default() }.labels(&source.labels);
     loop {
         let began = tokio::time::Instant::now();
-        let events = api.watch(&params, &version).await.map_err(Error::Watch)?;
+        let request = Request::new(&source.url);
+        let request = if source.is_metadata {
+            request.watch_metadata(&params, &version)
+        } else {
+            request.watch(&params, &version)
+        };
+        let request = request.map_err(kube::Error::BuildRequest).map_err(Error::Watch)?;
+        let events = source.client.request_events::<K>(request).await.map_err(Error::Watch)?;
         pin_mut!(events);
         let mut quiet = true;
         while let Some(event) = events.next().await {

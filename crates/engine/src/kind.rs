@@ -26,6 +26,12 @@ pub const NAMESPACE: Kind = Kind::cluster("", "v1", "Namespace", "namespaces");
 pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
 pub const REPLICA_SET: Kind = Kind::namespaced("apps", "v1", "ReplicaSet", "replicasets");
 pub const STATEFUL_SET: Kind = Kind::namespaced("apps", "v1", "StatefulSet", "statefulsets");
+pub const DAEMON_SET: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
+pub const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
+pub const CRON_JOB: Kind = Kind::namespaced("batch", "v1", "CronJob", "cronjobs");
+pub const PERSISTENT_VOLUME: Kind = Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");
+pub const PERSISTENT_VOLUME_CLAIM: Kind =
+    Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub const CONTROLLER_REVISION: Kind =
     Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions");
 pub const ENDPOINT_SLICE: Kind =

@@ -2,14 +2,15 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    panic::AssertUnwindSafe,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use futures::{FutureExt, future::BoxFuture};
 use jiff::Timestamp;
 use kube::api::ListParams;
-use tokio::{sync::OnceCell, task::JoinSet, time::Instant};
+use tokio::{sync::OnceCell, time::Instant};
 use tracing::{debug, warn};
 
 use crate::{
@@ -19,6 +20,8 @@ use crate::{
     insist,
     kind::Kind,
     queue::Queue,
+    selection::Selection,
+    supervise::{Supervisor, Task, panic_message},
 };
 
 const WORKERS: usize = 4;
@@ -32,8 +35,8 @@ const CONFLICTS_BELIEVED: u32 = 3;
 pub trait Reconcile: Send + Sync + 'static {
     fn name(&self) -> &'static str;
 
-    /// The kind whose objects the keys name, if they name objects.
-    fn kind(&self) -> Option<Kind>;
+    /// The kind of the object that a key names, if it names one.
+    fn kind(&self, key: &Key) -> Option<Kind>;
 
     /// What to do for `key` now. `failure` is why the previous plan for it ended early.
     fn plan<'a>(
@@ -68,8 +71,18 @@ impl OtherKinds for () {
 
 pub(crate) struct Runner {
     pub executor: Executor,
-    pub caches: Arc<HashMap<Kind, Arc<dyn Reflects>>>,
+    pub caches: Vec<Read>,
     pub others: Arc<dyn OtherKinds>,
+    pub supervisor: Supervisor,
+}
+
+/// A cache that the controller reads.
+pub(crate) struct Read {
+    pub kind: Kind,
+    pub selection: Selection,
+    pub cache: Arc<dyn Reflects>,
+    /// Whether to begin without it if the API does not serve the kind.
+    pub is_optional: bool,
 }
 
 /// What is remembered of a key between its turns.
@@ -83,8 +96,8 @@ struct Memory {
 }
 
 /// Of a key's object, at the time its plan was made.
-struct Shown {
-    kind: Kind,
+struct Shown<'a> {
+    read: &'a Read,
     cache_version: u64,
     /// uid and version; nothing if the cache does not know the object.
     object_version: Option<(String, u64)>,
@@ -93,45 +106,51 @@ struct Shown {
 struct Work {
     controller: Arc<dyn Reconcile>,
     queue: Arc<Queue<Key>>,
-    executor: Executor,
-    caches: Arc<HashMap<Kind, Arc<dyn Reflects>>>,
-    others: Arc<dyn OtherKinds>,
+    runner: Runner,
     memory: Mutex<HashMap<Key, Memory>>,
-    /// Where the API was when this life began. A cache that has come so far shows no state from before it.
-    begun_at: OnceCell<u64>,
+    /// Where the API was when this life began, for each cache. One that has come so far shows no state from before it.
+    begun_at: Vec<OnceCell<u64>>,
     confirmed: Mutex<HashSet<Key>>,
 }
 
 impl Runner {
     /// Begins when all caches are filled: a controller that sees a part takes the rest for missing.
-    pub fn start(&self, controller: Arc<dyn Reconcile>, queue: Arc<Queue<Key>>, tasks: &mut JoinSet<()>) {
+    pub fn start(self, controller: Arc<dyn Reconcile>, queue: Arc<Queue<Key>>) -> Vec<Task> {
+        let supervisor = self.supervisor.clone();
         let work = Arc::new(Work {
             controller,
             queue,
-            executor: self.executor.clone(),
-            caches: self.caches.clone(),
-            others: self.others.clone(),
             memory: Mutex::default(),
-            begun_at: OnceCell::new(),
+            begun_at: self.caches.iter().map(|_| OnceCell::new()).collect(),
             confirmed: Mutex::default(),
+            runner: self,
         });
-        for _ in 0..WORKERS {
-            let work = work.clone();
-            tasks.spawn(async move {
-                for cache in work.caches.values() {
-                    cache.filled().await;
-                }
-                loop {
-                    let key = work.queue.next().await;
-                    work.turn(&key).await;
-                    work.queue.done(&key);
-                }
-            });
-        }
+        let name = work.controller.name();
+        let start = |work: Arc<Work>| move || work.clone().run();
+        (0..WORKERS).map(|_| supervisor.keep(name, start(work.clone()))).collect()
     }
 }
 
 impl Work {
+    async fn run(self: Arc<Self>) {
+        for read in &self.runner.caches {
+            match read.is_optional {
+                true => read.cache.settled().await,
+                false => read.cache.filled().await,
+            }
+        }
+        loop {
+            let key = self.queue.next().await;
+            // Whatever is wrong with this key is not wrong with the others, and may be right the next time.
+            if let Err(panic) = AssertUnwindSafe(self.turn(&key)).catch_unwind().await {
+                let message = format!("{key}: {}", panic_message(&*panic));
+                self.runner.supervisor.panicked(self.controller.name(), &message);
+                self.queue.retry(key.clone());
+            }
+            self.queue.done(&key);
+        }
+    }
+
     async fn turn(&self, key: &Key) {
         if self.must_wait(key) {
             self.queue.add_after(key.clone(), OWN_WRITE_POLL);
@@ -151,9 +170,13 @@ impl Work {
         };
         let writes = plan.effects.iter().any(|effect| !matches!(effect, Effect::Event(_)));
         if writes && !self.is_confirmed(key, shown).await {
+            // What was seen before the first write is told all the same: whoever planned it takes it for told.
+            let is_event = |effect: &Effect| matches!(effect, Effect::Event(_));
+            let seen = plan.effects.into_iter().take_while(is_event).collect();
+            self.runner.executor.execute(seen).await;
             return;
         }
-        let outcome = self.executor.execute(plan.effects).await;
+        let outcome = self.runner.executor.execute(plan.effects).await;
         if let Some(at) = plan.next {
             // Up to the next millisecond, so as not to wake just before the time.
             let wait =
@@ -193,32 +216,55 @@ impl Work {
     }
 
     fn relist(&self, kind: &Kind) {
-        match self.caches.get(kind) {
-            Some(cache) => cache.request_relist(),
-            None => self.others.request_relist(kind),
+        let mut is_cached = false;
+        for read in self.runner.caches.iter().filter(|read| read.kind == *kind) {
+            read.cache.request_relist();
+            is_cached = true;
+        }
+        if !is_cached {
+            self.runner.others.request_relist(kind);
         }
     }
 
+    /// The caches in which an object can be.
+    fn reads<'a>(&'a self, kind: &'a Kind, key: &'a Key) -> impl Iterator<Item = &'a Read> {
+        let reaches = |read: &&Read| read.kind == *kind && read.selection.reaches(&key.namespace);
+        self.runner.caches.iter().filter(reaches)
+    }
+
     /// What the cache holds of the key's object.
-    fn shown(&self, key: &Key) -> Option<Shown> {
-        let kind = self.controller.kind()?;
-        let cache = self.caches.get(&kind)?;
+    fn shown(&self, key: &Key) -> Option<Shown<'_>> {
+        let kind = self.controller.kind(key)?;
+        let read = self
+            .runner
+            .caches
+            .iter()
+            .find(|read| read.kind == kind && read.selection.reaches(&key.namespace))?;
         // the version first: what is read after it is at least as new
-        Some(Shown { cache_version: cache.version(), object_version: cache.version_of(key), kind })
+        let cache = &read.cache;
+        Some(Shown { cache_version: cache.version(), object_version: cache.version_of(key), read })
     }
 
     /// Whether the plan was made from the present: a list from before the last crash looks like a wish to go back.
     /// If it was not, the key comes again when the cache has caught up.
-    async fn is_confirmed(&self, key: &Key, shown: Option<Shown>) -> bool {
-        let Some(Shown { kind, cache_version, object_version }) = shown else { return true };
+    async fn is_confirmed(&self, key: &Key, shown: Option<Shown<'_>>) -> bool {
+        let Some(Shown { read, cache_version, object_version }) = shown else { return true };
         let confirmed = || self.confirmed.lock().unwrap_or_else(PoisonError::into_inner);
-        if cache_version >= *self.begun_at.get_or_init(|| self.live_version(&kind)).await
+        let begun_at = self.runner.caches.iter().zip(&self.begun_at);
+        let Some((_, begun_at)) = begun_at.into_iter().find(|(known, _)| std::ptr::eq(*known, read)) else {
+            return true;
+        };
+        if cache_version >= *begun_at.get_or_init(|| self.live_version(read)).await
             || confirmed().contains(key)
         {
             return true;
         }
+        let kind = read.kind.clone();
         let namespace = (!key.namespace.is_empty()).then_some(key.namespace.as_str());
-        let change = match self.executor.api(&kind, namespace).get_metadata_opt(&key.name).await {
+        // A list of one: who may list need not be allowed to get.
+        let named = ListParams::default().fields(&format!("metadata.name={}", key.name));
+        let live = self.runner.executor.api(&kind, namespace).list_metadata(&named).await;
+        let change = match live.map(|list| list.items.into_iter().next()) {
             Ok(Some(live)) => {
                 let version = version_number(live.metadata.resource_version.as_deref());
                 if object_version.as_ref().is_some_and(|(_, shown)| *shown >= version) {
@@ -244,8 +290,8 @@ impl Work {
         false
     }
 
-    async fn live_version(&self, kind: &Kind) -> u64 {
-        let api = self.executor.api(kind, None);
+    async fn live_version(&self, read: &Read) -> u64 {
+        let api = self.runner.executor.api(&read.kind, read.selection.namespace.as_deref());
         let one = ListParams::default().limit(1);
         match insist(|| api.list_metadata(&one)).await {
             Ok(list) => version_number(list.metadata.resource_version.as_deref()),
@@ -260,7 +306,7 @@ impl Work {
         let Some(memory) = all.get_mut(key) else { return false };
         memory
             .writes
-            .retain(|(kind, write)| self.caches.get(kind).is_some_and(|cache| !cache.reflects(write)));
+            .retain(|(kind, write)| self.reads(kind, &write.key).any(|read| !read.cache.reflects(write)));
         if memory.writes.is_empty() {
             return false;
         }

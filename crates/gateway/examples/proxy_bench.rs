@@ -20,7 +20,6 @@ use std::{
 };
 
 use api::slimfaas::Settings;
-use functions::{Activity, Catalog, Function, Pod, Snapshot, Target};
 use gateway::{Gateway, Hooks, Options, Parts};
 use nix::{
     poll::{PollFd, PollFlags, ppoll},
@@ -29,6 +28,7 @@ use nix::{
         time::TimeSpec,
     },
 };
+use ondemand::{Activity, Catalog, Function, Pod, Snapshot, Target};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -84,7 +84,13 @@ async fn backend(address: SocketAddr) -> Result<()> {
 
 async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, store: &str) -> Result<()> {
     let catalog = Catalog::default();
-    let pod = Pod { name: "backend".into(), ip: Some(backend.ip()), port: Some(backend.port()), ready: true };
+    let pod = Pod {
+        name: "backend".into(),
+        ip: Some(backend.ip()),
+        port: Some(backend.port()),
+        ready: true,
+        failure: None,
+    };
     let named = |name: String, pods: Vec<Pod>| {
         let function = Function {
             target: Target {

@@ -19,6 +19,7 @@ mod dispatcher;
 mod enqueue;
 mod gauges;
 mod judge;
+mod memory;
 mod places;
 mod pump;
 mod record;
@@ -29,10 +30,11 @@ use http::{HeaderName, Response};
 use crate::{body::Body, reply::Refusal};
 
 pub(crate) use callback::{Callbacks, callback};
-pub(crate) use dead::dead;
+pub(crate) use dead::{Asked, dead};
 pub use dispatcher::Dispatcher;
 pub(crate) use enqueue::enqueue;
 pub use gauges::QueueGauges;
+pub(crate) use memory::Memory;
 pub(crate) use results::result;
 
 const ELEMENT_ID: HeaderName = HeaderName::from_static("slimfaas-element-id");

@@ -1,7 +1,6 @@
 //! Bodies: what the gateway answers with, and what it sends on to pods.
 
 use std::{
-    collections::VecDeque,
     future::poll_fn,
     pin::Pin,
     sync::Arc,
@@ -9,7 +8,8 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use http::HeaderMap;
 use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::{BodyExt, combinators::UnsyncBoxBody};
 use hyper::body::Incoming;
@@ -44,9 +44,9 @@ pub(crate) enum Outgoing {
 /// The body of a client's request on its way to a pod.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// Read while the call was held.
-    early: VecDeque<Frame<Bytes>>,
-    n_early: usize,
+    /// Read while the call was held. In one buffer: a frame costs 128 bytes and more, and a client may send frames of one.
+    early: Vec<u8>,
+    trailers: Option<HeaderMap>,
     rest: Incoming,
     /// Bytes that may still come.
     left: u64,
@@ -56,7 +56,21 @@ pub(crate) struct Upload {
 }
 
 /// Bytes of memory for bodies, of those that all calls share.
-pub(crate) type Room = OwnedSemaphorePermit;
+type Room = OwnedSemaphorePermit;
+
+/// What was read early, on its way. Its room is free when the last of it is gone.
+struct Kept {
+    bytes: Vec<u8>,
+    _room: Option<Room>,
+}
+
+/// The buffer of a body of unknown length begins with so much, and grows by no more than this at once.
+const FIRST_ROOM: usize = 4 << 10;
+const MOST_ROOM: usize = 256 << 10;
+
+/// How much of a body that is refused is read, and for how long.
+const DISCARDED: usize = 256 << 10;
+const DISCARDING: Duration = Duration::from_secs(1);
 
 /// Notices a body that stands still.
 ///
@@ -168,7 +182,9 @@ impl http_body::Body for Outgoing {
     fn is_end_stream(&self) -> bool {
         match self {
             Outgoing::Whole(whole) => whole.is_empty(),
-            Outgoing::Upload(upload) => upload.early.is_empty() && upload.rest.is_end_stream(),
+            Outgoing::Upload(upload) => {
+                upload.early.is_empty() && upload.trailers.is_none() && upload.rest.is_end_stream()
+            }
         }
     }
 
@@ -184,8 +200,14 @@ impl http_body::Body for Outgoing {
 
 impl Upload {
     pub(crate) fn new(body: Incoming, limit: u64, idle: Duration) -> Self {
-        let (early, idle) = (VecDeque::new(), Idle::new(idle));
-        Upload { early, n_early: 0, rest: body, left: limit, idle, room: None }
+        Upload {
+            early: Vec::new(),
+            trailers: None,
+            rest: body,
+            left: limit,
+            idle: Idle::new(idle),
+            room: None,
+        }
     }
 
     /// Only a server that reads notices that the client is gone, so a call that waits reads what there is room for. Ends
@@ -200,42 +222,92 @@ impl Upload {
     /// Reads as long as there are less than `most` bytes and there is memory; says whether that was all.
     pub(crate) async fn fill(&mut self, most: usize, memory: &Arc<Semaphore>) -> Result<bool, UploadError> {
         while !self.rest.is_end_stream() {
-            if self.n_early >= most {
+            // Room first: what is not read stays with the client.
+            if self.early.len() >= most || !self.make_room(memory) {
                 return Ok(false);
             }
             let Some(frame) = poll_fn(|cx| self.poll_rest(cx)).await.transpose()? else { break };
-            let length = frame.data_ref().map_or(0, Bytes::len);
-            self.n_early += length;
-            self.early.push_back(frame);
-            let permits = u32::try_from(length).unwrap_or(u32::MAX);
-            let Ok(room) = memory.clone().try_acquire_many_owned(permits) else { return Ok(false) };
-            match &mut self.room {
-                Some(all) => all.merge(room),
-                none => *none = Some(room),
+            match frame.into_data() {
+                Ok(data) => {
+                    let missing = data.len().saturating_sub(self.early.capacity() - self.early.len());
+                    let has_room = self.grow(missing, memory);
+                    self.early.extend_from_slice(&data);
+                    if !has_room {
+                        return Ok(false);
+                    }
+                }
+                Err(frame) => {
+                    self.trailers = frame.into_trailers().ok();
+                    let cost = self.trailers.iter().flatten().map(|(_, value)| 128 + value.len()).sum();
+                    if !self.take(cost, memory) {
+                        return Ok(false);
+                    }
+                }
             }
         }
         Ok(true)
     }
 
+    /// Reads a little of what there is no room for, and forgets it. A connection that is closed while the client writes
+    /// would take the answer with it.
+    pub(crate) async fn discard(&mut self) {
+        let discarding = async {
+            let mut left = DISCARDED;
+            while let Some(Ok(frame)) = poll_fn(|cx| self.poll_rest(cx)).await {
+                left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len).max(1));
+                if left == 0 {
+                    break;
+                }
+            }
+        };
+        let _ = tokio::time::timeout(DISCARDING, discarding).await;
+    }
+
+    /// For at least one more byte.
+    fn make_room(&mut self, memory: &Arc<Semaphore>) -> bool {
+        if self.early.capacity() > self.early.len() {
+            return true;
+        }
+        let doubled = self.early.len().max(FIRST_ROOM);
+        let left = self.rest.size_hint().upper().and_then(|left| usize::try_from(left).ok());
+        self.grow(left.unwrap_or(doubled).clamp(1, MOST_ROOM), memory)
+    }
+
+    fn grow(&mut self, more: usize, memory: &Arc<Semaphore>) -> bool {
+        if more > 0 && self.take(more, memory) {
+            let spare = self.early.capacity() - self.early.len();
+            self.early.reserve_exact(spare + more);
+            return true;
+        }
+        more == 0
+    }
+
+    fn take(&mut self, bytes: usize, memory: &Arc<Semaphore>) -> bool {
+        let permits = u32::try_from(bytes).unwrap_or(u32::MAX);
+        let Ok(room) = memory.clone().try_acquire_many_owned(permits) else { return false };
+        match &mut self.room {
+            Some(all) => all.merge(room),
+            none => *none = Some(room),
+        }
+        true
+    }
+
     /// All that was read.
-    pub(crate) fn into_whole(self) -> (Bytes, Option<Room>) {
-        let mut parts = self.early.into_iter().filter_map(|frame| frame.into_data().ok());
-        let first = parts.next().unwrap_or_default();
-        let Some(second) = parts.next() else { return (first, self.room) };
-        let mut whole = BytesMut::with_capacity(self.n_early);
-        [first, second].into_iter().chain(parts).for_each(|part| whole.extend_from_slice(&part));
-        (whole.freeze(), self.room)
+    pub(crate) fn into_whole(mut self) -> Bytes {
+        self.take_early()
+    }
+
+    fn take_early(&mut self) -> Bytes {
+        let (bytes, room) = (std::mem::take(&mut self.early), self.room.take());
+        if bytes.is_empty() { Bytes::new() } else { Bytes::from_owner(Kept { bytes, _room: room }) }
     }
 
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, UploadError>>> {
-        match self.early.pop_front() {
-            Some(frame) => {
-                self.n_early -= frame.data_ref().map_or(0, Bytes::len);
-                if self.early.is_empty() {
-                    self.room = None;
-                }
-                Poll::Ready(Some(Ok(frame)))
-            }
+        if !self.early.is_empty() {
+            return Poll::Ready(Some(Ok(Frame::data(self.take_early()))));
+        }
+        match self.trailers.take() {
+            Some(trailers) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
             None => self.poll_rest(cx),
         }
     }
@@ -263,13 +335,19 @@ impl Upload {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let (early, rest) = (self.n_early as u64, self.rest.size_hint());
+        let (early, rest) = (self.early.len() as u64, self.rest.size_hint());
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower() + early);
         if let Some(upper) = rest.upper() {
             hint.set_upper(upper + early);
         }
         hint
+    }
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
     }
 }
 

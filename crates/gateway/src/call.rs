@@ -4,7 +4,7 @@ use std::{error::Error as _, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header};
 use http_body::Body as _;
-use hyper::{body::Incoming, upgrade::OnUpgrade};
+use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     hold::{bad_upload, hold, upload},
     reply::Refusal,
     timer::within,
-    upgrade,
+    upgrade::{self, Upgrading},
     upstream::{Exchange, Lasting, SendError, State, Taken, Upstream},
 };
 
@@ -48,6 +48,7 @@ pub(crate) fn call(gateway: Gateway, call: Call<'_>) -> impl Future<Output = Res
     let timeout = state.function.settings.sync_timeout;
     let (mut parts, body) = request.into_parts();
     let on_upgrade = forward::prepare(&mut parts, peer, request_id, uri);
+    let on_upgrade = on_upgrade.map(|client| Upgrading { client, place: peer.place.clone() });
     let request = match outgoing(&gateway, body) {
         Ok(body) => Ok(Box::new(Request::from_parts(parts, body))),
         Err(refused) => Err(Box::new(refused)),
@@ -180,7 +181,7 @@ fn pass_on(
     upstream: &Upstream,
     answered: Answered,
     lasting: Lasting,
-    on_upgrade: Option<OnUpgrade>,
+    on_upgrade: Option<Upgrading>,
 ) -> Response<Body> {
     let Answered { mut exchange, taken, held } = answered;
     let taken = taken.with(lasting);
@@ -225,7 +226,8 @@ fn broken(upstream: &Upstream, pod: &str, error: &hyper::Error) -> Response<Body
 
 fn too_late(upstream: &Upstream, timeout: Duration) -> Response<Body> {
     let (name, state) = (&upstream.name, upstream.state());
-    let what = match (&state.function.unschedulable, state.pods.is_empty()) {
+    let why = state.function.unschedulable.clone().or_else(|| state.function.start_failure());
+    let what = match (why, state.pods.is_empty()) {
         (Some(why), true) => format!("no pod of {name} became ready within {timeout:?}: {why}"),
         (None, true) => format!("no pod of {name} became ready within {timeout:?}"),
         (_, false) => format!("{name} did not answer within {timeout:?}"),

@@ -23,8 +23,35 @@ const HOP_BY_HOP: [HeaderName; 9] = [
     HeaderName::from_static("http2-settings"),
 ];
 
-/// What the gateway says itself. From others it is hearsay.
-const FORWARDED: [HeaderName; 4] = [FORWARDED_FOR, FORWARDED_PROTO, FORWARDED_HOST, header::FORWARDED];
+/// Names by which servers believe where a call came from. Only the gateway and trusted proxies say so: from others it is
+/// hearsay. Some servers take `_` for `-`.
+fn tells_of_the_client(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    is_named(name, "x-forwarded-", true)
+        || is_named(name, "forwarded", false)
+        || is_named(name, "x-real-ip", false)
+}
+
+/// Names by which servers are told of another path than the one that was judged, and those that the gateway alone gives
+/// to asynchronous calls: nobody says them from outside.
+fn is_never_passed_on(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    is_named(name, "x-original-", true)
+        || is_named(name, "x-rewrite-url", false)
+        || is_named(name, "slimfaas-", true)
+}
+
+fn is_named(name: &str, wanted: &str, is_prefix: bool) -> bool {
+    let fits = name.len() == wanted.len() || (is_prefix && name.len() > wanted.len());
+    let same = |(byte, wanted): (u8, u8)| byte == wanted || (wanted == b'-' && byte == b'_');
+    fits && name.bytes().zip(wanted.bytes()).all(same)
+}
+
+/// Whether a name is perhaps to be removed; quick, because it is asked for every header of every call.
+fn is_hearsay(name: &HeaderName) -> bool {
+    matches!(name.as_str().as_bytes().first(), Some(b'x' | b's' | b'f'))
+        && (tells_of_the_client(name) || is_never_passed_on(name))
+}
 
 /// Removes what concerns one connection only, that which `Connection` names included.
 pub(crate) fn remove_hop_by_hop(headers: &mut HeaderMap) {
@@ -68,7 +95,7 @@ pub(crate) fn prepare(
     let is_plain = !parts
         .headers
         .keys()
-        .any(|name| *name == header::EXPECT || HOP_BY_HOP.contains(name) || FORWARDED.contains(name));
+        .any(|name| *name == header::EXPECT || HOP_BY_HOP.contains(name) || is_hearsay(name));
     let on_upgrade = if is_plain { None } else { remove_what_is_not_for_the_pod(parts, peer) };
     let headers = &mut parts.headers;
     if parts.version == Version::HTTP_2 {
@@ -102,10 +129,13 @@ fn remove_what_is_not_for_the_pod(parts: &mut request::Parts, peer: &Peer) -> Op
     remove_hop_by_hop(headers);
     // The body is asked for here already, so that the client has its answer to this.
     headers.remove(header::EXPECT);
-    if !peer.is_proxy {
-        for name in FORWARDED {
-            headers.remove(name);
-        }
+    let hearsay: Vec<HeaderName> = headers
+        .keys()
+        .filter(|name| is_never_passed_on(name) || (!peer.is_proxy && tells_of_the_client(name)))
+        .cloned()
+        .collect();
+    for name in hearsay {
+        headers.remove(name);
     }
     if wants_trailers {
         headers.insert(header::TE, HeaderValue::from_static("trailers"));

@@ -4,13 +4,13 @@ use std::{net::IpAddr, sync::Arc};
 
 use api::slimfaas::{Settings, Visibility};
 use bytes::BytesMut;
-use functions::{Activity, Catalog};
 use futures::{
     FutureExt as _,
     future::{BoxFuture, Either, ready},
 };
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version, header, uri::PathAndQuery};
+use http::{HeaderMap, HeaderValue, Request, Response, Uri, Version, header, uri::PathAndQuery};
 use hyper::body::Incoming;
+use ondemand::{Activity, Catalog};
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
@@ -20,13 +20,13 @@ use crate::{
     call::{self, Call},
     caller::Peer,
     ending::Ending,
-    metrics::Metrics,
+    metrics::{Family, Kind, Metrics, Sample},
+    operators::Viewer,
     options::{Hooks, Options},
     path, publish,
     reply::{self, Refusal},
     request_id::{REQUEST_ID, RequestIds},
     route::Route,
-    status,
     upstream::{self, Table, Upstream},
 };
 
@@ -52,6 +52,7 @@ struct Inner {
     tasks: TaskTracker,
     ending: Ending,
     memory: Arc<Semaphore>,
+    async_memory: async_calls::Memory,
 }
 
 // === impl Gateway ===
@@ -65,6 +66,7 @@ impl Gateway {
         let memory = Arc::new(Semaphore::new(parts.options.body_memory.min(Semaphore::MAX_PERMITS)));
         Gateway(Arc::new(Inner {
             memory,
+            async_memory: async_calls::Memory::new(parts.options.async_memory),
             parts,
             table,
             metrics,
@@ -77,6 +79,44 @@ impl Gateway {
 
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// What is counted, that which the store threw away included.
+    pub fn families(&self) -> Vec<Family> {
+        let store::Dropped { dead_letters, results } = self.store().dropped();
+        let dropped = |name, help, n| {
+            let samples = vec![Sample { suffix: "", labels: Vec::new(), value: n as f64 }];
+            Family { name, help, kind: Kind::Counter, samples }
+        };
+        let taken = self.options().body_memory.saturating_sub(self.body_memory_left());
+        let mut families = self.metrics().families();
+        let memory = |name, help, taken| {
+            let samples = vec![Sample { suffix: "", labels: Vec::new(), value: taken as f64 }];
+            Family { name, help, kind: Kind::Gauge, samples }
+        };
+        families.extend([
+            memory(
+                "ballast_gateway_body_memory_bytes",
+                "Memory that bodies of calls take that are held, or read as a whole.",
+                taken,
+            ),
+            memory(
+                "ballast_gateway_async_memory_bytes",
+                "Memory that asynchronous calls under way and their answers take.",
+                self.async_memory().taken(),
+            ),
+            dropped(
+                "ballast_dead_letters_dropped_total",
+                "Dead letters thrown away because they were too old or too many.",
+                dead_letters,
+            ),
+            dropped(
+                "ballast_results_dropped_total",
+                "Results of asynchronous calls thrown away because there were too many.",
+                results,
+            ),
+        ]);
+        families
     }
 
     pub(crate) fn catalog(&self) -> &Catalog {
@@ -121,6 +161,10 @@ impl Gateway {
         &self.0.memory
     }
 
+    pub(crate) fn async_memory(&self) -> &async_calls::Memory {
+        &self.0.async_memory
+    }
+
     pub(crate) fn ending(&self) -> &Ending {
         &self.0.ending
     }
@@ -138,10 +182,13 @@ impl Gateway {
         peer: &Peer,
         request: Request<Incoming>,
     ) -> impl Future<Output = Response<Body>> + use<> {
-        let cors = &self.options().cors;
-        let origin = cors.origin(request.headers()).map(|origin| (origin, self.clone()));
+        // What is for operators is not for pages of other origins.
+        let is_open = !Route::of(request.uri().path()).is_for_operators();
+        let cors = Some(&self.options().cors).filter(|_| is_open);
+        let origin =
+            cors.and_then(|cors| cors.origin(request.headers())).map(|origin| (origin, self.clone()));
         let request_id = self.0.ids.of(request.headers().get(REQUEST_ID));
-        let answer = match cors.preflight(&request) {
+        let answer = match cors.and_then(|cors| cors.preflight(&request)) {
             Some(answer) => Either::Right(ready(answer).boxed()),
             None => self.answer(peer, request_id.clone(), request),
         };
@@ -186,8 +233,15 @@ impl Gateway {
         let (gateway, peer) = (&self, &peer);
         let uri = request.uri().clone();
         let route = Route::of(uri.path());
-        if route == Route::Unknown {
-            return self.mounted(peer.ip, request).await;
+        if route.is_for_operators() {
+            let viewer = match self.viewer(peer, request.headers(), &uri) {
+                Ok(viewer) => viewer,
+                Err(refused) => return refused,
+            };
+            return match route {
+                Route::Unknown if self.sees_all(viewer) => self.mounted(peer.ip, request).await,
+                _ => self.operate(viewer, request.method(), &uri).await,
+            };
         }
         if !route.methods().contains(request.method()) {
             return method_not_allowed(&route);
@@ -209,42 +263,15 @@ impl Gateway {
                 async_calls::enqueue(gateway, call).await
             }
             Route::AsyncCallback { name, id, status } => {
-                async_calls::callback(gateway, name, id, status).await
+                let may_call =
+                    |settings: &Settings, path: &str| self.may_call(settings, path, peer, request.headers());
+                async_calls::callback(gateway, name, id, status, may_call).await
             }
-            Route::AsyncResult { name, .. } | Route::AsyncDead { name, .. }
-                if self.visible(name, peer, request.headers()).is_none() =>
-            {
-                self.no_function(name)
-            }
-            Route::AsyncResult { name, id } => async_calls::result(gateway, name, id).await,
-            Route::AsyncDead { name, id, replay } => {
-                let may_call = |upstream: &Upstream, path: &str| {
-                    self.may_call(&upstream.state().function.settings, path, peer, request.headers())
-                };
-                async_calls::dead(gateway, request.method(), name, id, replay, may_call).await
-            }
-            Route::Wake { name } => match self.visible(name, peer, request.headers()) {
-                Some(upstream) => {
-                    self.activity().touch(&upstream.name);
-                    reply::empty(StatusCode::NO_CONTENT)
-                }
+            Route::AsyncResult { name, id } => match self.visible(name, peer, request.headers()) {
+                Some(_) => async_calls::result(gateway, name, id).await,
                 None => self.no_function(name),
             },
-            Route::WakeAll => {
-                for upstream in self.table().all() {
-                    if self.may_see(&upstream, peer, request.headers()) {
-                        self.activity().touch(&upstream.name);
-                    }
-                }
-                reply::empty(StatusCode::NO_CONTENT)
-            }
-            Route::Status { name } => status::one(gateway, name),
-            Route::StatusAll => status::all(gateway),
-            Route::StatusStream => status::stream(gateway),
-            Route::Health => reply::text(StatusCode::OK, "OK"),
-            Route::Ready => status::ready(gateway).await,
-            Route::Metrics => status::metrics(gateway),
-            Route::Call { .. } | Route::Unknown => unknown_path(uri.path()),
+            _ => self.operate(Viewer::Caller(None), request.method(), &uri).await,
         }
     }
 
@@ -267,12 +294,7 @@ impl Gateway {
     }
 
     fn may_call(&self, settings: &Settings, path: &str, peer: &Peer, headers: &HeaderMap) -> bool {
-        let visibility = if settings.path_visibility.is_empty() {
-            settings.visibility
-        } else {
-            settings.visibility_of(&path::plain(path))
-        };
-        self.may_use(visibility, peer, headers)
+        self.may_use(visibility(settings, path), peer, headers)
     }
 
     /// Before the cluster has told which functions there are, nobody knows that this is none.
@@ -283,8 +305,7 @@ impl Gateway {
         Refusal::Unavailable.reply("the functions of the cluster are not known yet: try again")
     }
 
-    /// What became of the calls of a private function is as private as the function, and who may not call it cannot wake
-    /// it.
+    /// What became of the calls of a private function is as private as the function.
     fn may_see(&self, upstream: &Upstream, peer: &Peer, headers: &HeaderMap) -> bool {
         self.may_use(upstream.state().function.settings.visibility, peer, headers)
     }
@@ -301,6 +322,28 @@ impl Gateway {
             None => unknown_path(path),
         }
     }
+}
+
+/// Of a path of a function: the strictest that anything in its readings says.
+pub(crate) fn visibility(settings: &Settings, path: &str) -> Visibility {
+    if settings.path_visibility.is_empty() {
+        return settings.visibility;
+    }
+    let Some(readings) = path::readings(path) else { return Visibility::Private };
+    let mut rules = readings.iter().flat_map(|reading| settings.path_rules(reading));
+    match rules.any(|rule| rule.unwrap_or(settings.visibility) == Visibility::Private) {
+        true => Visibility::Private,
+        false => Visibility::Public,
+    }
+}
+
+/// Whether something is said of a path that keeps strangers out, whatever holds for the function.
+pub(crate) fn is_closed(settings: &Settings, path: &str) -> bool {
+    if settings.path_visibility.is_empty() {
+        return false;
+    }
+    let closed = |reading: &String| settings.path_rules(reading).contains(&Some(Visibility::Private));
+    path::readings(path).is_none_or(|readings| readings.iter().any(closed))
 }
 
 /// Two servers may each believe another of two names (RFC 9112, 3.2).
@@ -327,7 +370,7 @@ fn for_pod(path: &str, uri: &Uri) -> Result<Uri, Response<Body>> {
     PathAndQuery::from_maybe_shared(target.freeze()).map(Uri::from).map_err(|_| refused())
 }
 
-fn method_not_allowed(route: &Route<'_>) -> Response<Body> {
+pub(crate) fn method_not_allowed(route: &Route<'_>) -> Response<Body> {
     let allowed = route.methods().iter().map(|method| method.as_str()).collect::<Vec<_>>().join(", ");
     let mut response = Refusal::MethodNotAllowed.reply(format_args!("only {allowed} can be used here"));
     if let Ok(allowed) = HeaderValue::try_from(allowed) {
@@ -336,6 +379,6 @@ fn method_not_allowed(route: &Route<'_>) -> Response<Body> {
     response
 }
 
-fn unknown_path(path: &str) -> Response<Body> {
+pub(crate) fn unknown_path(path: &str) -> Response<Body> {
     Refusal::NotFound.reply(format_args!("nothing is served at {path}: functions are at /function/NAME/…"))
 }

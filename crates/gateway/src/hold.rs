@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use functions::Function;
 use http::Response;
 use http_body::Body as _;
 use hyper::body::Incoming;
+use ondemand::Function;
 
 use crate::{
-    body::{Body, Outgoing, Room, Upload, UploadError},
+    body::{Body, Outgoing, Upload, UploadError},
     gateway::Gateway,
     reply::{Refusal, unknown_function},
     upstream::{State, Upstream},
@@ -73,27 +73,28 @@ async fn read_ahead(gateway: &Gateway, body: &mut Outgoing) -> UploadError {
 }
 
 /// What no waiting helps against.
-fn why_never(function: &Function) -> Option<&'static str> {
+fn why_never(function: &Function) -> Option<Arc<str>> {
     if function.settings.scaling.max() == 0 {
-        return Some("its ReplicaMax is 0");
+        return Some("its ReplicaMax is 0".into());
     }
     if !function.is_scaled && function.pods.is_empty() {
-        return Some("it has no pods, and is not scaled on demand because spec.scaleConfig scales it");
+        return Some("it has no pods, and is not scaled on demand because spec.scaleConfig scales it".into());
     }
-    let has_no_port = function.pods.iter().any(|pod| pod.ready && pod.port.is_none());
-    has_no_port.then_some("its pods declare no container port")
+    if function.pods.iter().any(|pod| pod.ready && pod.port.is_none()) {
+        return Some("its pods declare no container port".into());
+    }
+    function.start_failure()
 }
 
-/// A body that is needed as a whole, and the room that it takes in memory.
-pub(crate) async fn whole(
-    gateway: &Gateway,
-    body: Incoming,
-    limit: usize,
-) -> Result<(Bytes, Option<Room>), Response<Body>> {
+/// A body that is needed as a whole; it takes its room in memory as long as it is there.
+pub(crate) async fn whole(gateway: &Gateway, body: Incoming, limit: usize) -> Result<Bytes, Response<Body>> {
     let mut upload = upload(gateway, body, limit as u64)?;
     match upload.fill(usize::MAX, gateway.memory()).await {
         Ok(true) => Ok(upload.into_whole()),
-        Ok(false) => Err(Refusal::Unavailable.reply("too much is being sent here at once: try again later")),
+        Ok(false) => {
+            upload.discard().await;
+            Err(Refusal::Unavailable.reply("too much is being sent here at once: try again later"))
+        }
         Err(error) => Err(bad_upload(&error)),
     }
 }

@@ -11,14 +11,16 @@
 //! A connection is served by one worker, a thread with an event loop of its own, as are the connections to pods that it
 //! uses. What a call costs, in time and in memory while it waits, is what `bench/gateway` measures.
 //!
-//! It knows neither Kubernetes nor where the store is: functions and their pods come from a [`functions::Catalog`], and
-//! that a function is wanted goes out by [`functions::Activity`].
+//! It knows neither Kubernetes nor where the store is: functions and their pods come from a [`ondemand::Catalog`], and
+//! that a function is wanted goes out by [`ondemand::Activity`].
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 #![allow(clippy::result_large_err, reason = "such an error is the answer itself, on its way to the client")]
 
+mod admission;
 mod async_calls;
 mod body;
+mod busy;
 mod call;
 mod caller;
 mod client_stream;
@@ -28,6 +30,7 @@ mod forward;
 mod gateway;
 mod hold;
 mod metrics;
+mod operators;
 mod options;
 mod path;
 mod publish;
@@ -45,4 +48,5 @@ pub use async_calls::{Dispatcher, QueueGauges};
 pub use body::{Body, BoxError};
 pub use gateway::{Gateway, Parts};
 pub use metrics::{Family, Kind, Metrics, Sample, render};
-pub use options::{Cors, Hooks, MoreMetrics, MoreReady, MoreStatus, Mount, Options, Serve};
+pub use operators::check_local;
+pub use options::{Cors, Hooks, MoreMetrics, MoreReady, MoreStatus, Mount, OperatorPaths, Options, Serve};

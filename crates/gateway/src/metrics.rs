@@ -21,6 +21,7 @@ struct Inner {
     functions: RwLock<BTreeMap<Arc<str>, Arc<FunctionMetrics>>>,
     held: AtomicUsize,
     connections: AtomicUsize,
+    refused_connections: AtomicU64,
     streams: AtomicUsize,
 }
 
@@ -95,7 +96,11 @@ impl Metrics {
         Up::new(Of(self.clone(), |inner| &inner.held))
     }
 
-    pub(crate) fn connection(&self) -> impl Send + use<> {
+    pub(crate) fn refuse_connection(&self) {
+        self.0.refused_connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn connection(&self) -> impl Send + Sync + use<> {
         Up::new(Of(self.clone(), |inner| &inner.connections))
     }
 
@@ -174,6 +179,16 @@ impl Metrics {
                 &one.events_failed
             }),
             whole("ballast_gateway_connections", "Connections of clients.", &self.0.connections),
+            Family {
+                name: "ballast_gateway_refused_connections_total",
+                help: "Connections of clients beyond the bounds, in all and of one address.",
+                kind: Kind::Counter,
+                samples: vec![Sample {
+                    suffix: "",
+                    labels: Vec::new(),
+                    value: count(&self.0.refused_connections),
+                }],
+            },
             whole("ballast_gateway_status_streams", "Clients of the status stream.", &self.0.streams),
         ]
     }

@@ -22,6 +22,8 @@ pub struct Options {
     pub event_body_limit: usize,
     /// Bytes of bodies that are in memory as a whole, or are waiting with their calls; all together.
     pub body_memory: usize,
+    /// Bytes of asynchronous calls under way, what pods answer included; more wait in the store.
+    pub async_memory: usize,
     /// The longest body of an asynchronous call.
     pub async_body_limit: usize,
     /// After so long without a sign of life from its node an asynchronous call is made again by another.
@@ -40,8 +42,10 @@ pub struct Options {
     pub refused_patience: Duration,
     /// Threads that serve connections; 0: they are served by the runtime of whoever listens.
     pub workers: usize,
-    /// Connections of clients; more wait in the system's queue.
+    /// Connections of clients, whatever protocol they speak; more are only told how the gateway does.
     pub connections: usize,
+    /// Of one address, unless it is that of a trusted proxy; half of all if it is not said.
+    pub connections_per_address: Option<usize>,
     /// Clients of the status stream.
     pub streams: usize,
     /// How long connections are still accepted after the shutdown began: until those who balance over the nodes have
@@ -52,6 +56,17 @@ pub struct Options {
     /// Peers whose `X-Forwarded-*` headers are believed.
     pub trusted_proxies: Vec<IpNet>,
     pub cors: Cors,
+    pub operator_paths: OperatorPaths,
+}
+
+/// Who is served the paths for operators (dead letters, status, wake-up, metrics, debug) on the gateway's port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperatorPaths {
+    Off,
+    /// Programs on this machine, if the gateway listens on its loopback addresses; no page of another origin.
+    Loopback,
+    /// Anybody, each as much as they may call.
+    Visible,
 }
 
 /// Which pages of other origins may call functions from a browser.
@@ -70,7 +85,7 @@ pub struct Hooks {
     pub metrics: Option<MoreMetrics>,
     /// More fields of a function's status, by its name.
     pub status: Option<MoreStatus>,
-    /// Why this node is not ready, besides the store and the catalog.
+    /// Why this node is not ready, besides the store and the catalog; or what is worth knowing although it is.
     pub ready: Option<MoreReady>,
 }
 
@@ -84,7 +99,7 @@ pub struct Mount {
 
 pub type MoreMetrics = Arc<dyn Fn(&mut String) + Send + Sync>;
 pub type MoreStatus = Arc<dyn Fn(&str) -> Map<String, Value> + Send + Sync>;
-pub type MoreReady = Arc<dyn Fn() -> Result<(), String> + Send + Sync>;
+pub type MoreReady = Arc<dyn Fn() -> Result<Vec<String>, String> + Send + Sync>;
 
 /// Handed the request and the address of the peer.
 pub type Serve = Arc<dyn Fn(Request<Incoming>, IpAddr) -> BoxFuture<'static, Response<Body>> + Send + Sync>;
@@ -97,6 +112,7 @@ impl Default for Options {
             body_limit: 500 << 20,
             event_body_limit: 16 << 20,
             body_memory: 256 << 20,
+            async_memory: 64 << 20,
             // the store keeps 16 MiB with the head
             async_body_limit: (16 << 20) - (128 << 10),
             async_lease: Duration::from_secs(15),
@@ -108,11 +124,13 @@ impl Default for Options {
             refused_patience: Duration::from_secs(3),
             workers: std::thread::available_parallelism().map_or(1, usize::from),
             connections: 50_000,
+            connections_per_address: None,
             streams: 64,
             linger: Duration::ZERO,
             grace: Duration::from_secs(30),
             trusted_proxies: Vec::new(),
             cors: Cors::Any,
+            operator_paths: OperatorPaths::Off,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Paths as pods would understand them. Nothing is rewritten on its way; what two readers could understand differently
-//! is refused, or judged in its plain form.
+//! is refused, or judged by the stricter reading.
 
 use std::borrow::Cow;
 
@@ -18,19 +18,61 @@ pub(crate) fn leads_upward(path: &str) -> bool {
     }) || plain.contains(&0)
 }
 
-/// The form in which prefixes are compared: decoded, with single slashes.
-pub(crate) fn plain(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') && !path.contains("//") && !path.contains('\\') {
-        return Cow::Borrowed(path);
+/// Rounds of decoding after which a path must have come to rest.
+const ROUNDS: usize = 4;
+
+/// How servers may read a path: decoded once or as long as there is anything to decode, without the parameters of its
+/// segments (`;x`, taken off before or after decoding), with single slashes. Prefixes are compared with each. None if
+/// nobody can tell where it may lead.
+pub(crate) fn readings(path: &str) -> Option<Vec<String>> {
+    if !path.contains(['%', ';', '\\']) && !path.contains("//") {
+        return Some(vec![path.to_owned()]);
     }
-    let decoded = decode(path.as_bytes());
-    let mut plain = Vec::with_capacity(decoded.len());
-    for byte in decoded.iter().map(|byte| if *byte == b'\\' { b'/' } else { *byte }) {
-        if byte != b'/' || plain.last() != Some(&b'/') {
-            plain.push(byte);
+    let once = decode(path.as_bytes());
+    let mut last = once.clone();
+    for round in 0.. {
+        let next = decode(&last).into_owned();
+        if next == *last {
+            break;
+        }
+        if round == ROUNDS {
+            return None;
+        }
+        last = Cow::Owned(next);
+    }
+    let plain = [
+        without_parameters(&once),
+        decode(&without_parameters(path.as_bytes())).into_owned(),
+        without_parameters(&last),
+    ];
+    let mut readings =
+        plain.map(|plain| String::from_utf8_lossy(&single_slashes(&plain)).into_owned()).to_vec();
+    readings.dedup();
+    if readings.iter().any(|reading| leads_upward(reading)) { None } else { Some(readings) }
+}
+
+fn single_slashes(path: &[u8]) -> Vec<u8> {
+    let mut simple = Vec::with_capacity(path.len());
+    for byte in path {
+        let byte = if *byte == b'\\' { b'/' } else { *byte };
+        if byte != b'/' || simple.last() != Some(&b'/') {
+            simple.push(byte);
         }
     }
-    Cow::Owned(String::from_utf8_lossy(&plain).into_owned())
+    simple
+}
+
+fn without_parameters(path: &[u8]) -> Vec<u8> {
+    let mut is_parameter = false;
+    let kept = path.iter().copied().filter(|byte| {
+        is_parameter = match byte {
+            b'/' | b'\\' => false,
+            b';' => true,
+            _ => is_parameter,
+        };
+        !is_parameter
+    });
+    kept.collect()
 }
 
 fn decode(path: &[u8]) -> Cow<'_, [u8]> {
@@ -101,18 +143,29 @@ mod tests {
     }
 
     #[test]
-    fn prefixes_are_compared_in_plain_form() {
+    fn paths_are_read_as_servers_may_read_them() {
         for (path, expected) in [
-            ("/admin", "/admin"),
-            ("//admin", "/admin"),
-            ("/%61dmin/x", "/admin/x"),
-            ("/%2fadmin", "/admin"),
-            ("\\admin", "/admin"),
-            ("/%5Cadmin", "/admin"),
-            ("/a%20b", "/a b"),
-            ("/%", "/%"),
+            ("/admin", Some(&["/admin"][..])),
+            ("//admin", Some(&["/admin"])),
+            ("/%61dmin/x", Some(&["/admin/x"])),
+            ("/%2fadmin", Some(&["/admin"])),
+            ("\\admin", Some(&["/admin"])),
+            ("/%5Cadmin", Some(&["/admin"])),
+            ("/a%20b", Some(&["/a b"])),
+            ("/%", Some(&["/%"])),
+            ("/admin;x=1/y", Some(&["/admin/y"])),
+            ("/;x/admin", Some(&["/admin"])),
+            ("/adm;in", Some(&["/adm"])),
+            // whether `;` is seen before or after decoding makes a difference
+            ("/;%2fadmin", Some(&["/admin", "/", "/admin"])),
+            ("/%3bx/admin", Some(&["/admin", "/;x/admin", "/admin"])),
+            ("/%2561dmin", Some(&["/%61dmin", "/admin"])),
+            ("/%25252561dmin", Some(&["/%252561dmin", "/admin"])),
+            ("/%252525252561dmin", None),
+            ("/x/%252e%252e/admin", None),
         ] {
-            assert_eq!(plain(path), expected, "{path}");
+            let expected = expected.map(|all| all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>());
+            assert_eq!(readings(path), expected, "{path}");
         }
     }
 }

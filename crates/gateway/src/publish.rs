@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use api::slimfaas::Attempts;
+use api::slimfaas::{Attempts, Visibility};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, header, request};
@@ -17,9 +17,8 @@ use crate::{
     body::{Body, Outgoing},
     caller::Peer,
     forward,
-    gateway::Gateway,
+    gateway::{Gateway, is_closed},
     hold::{hold, whole},
-    path,
     reply::{self, Refusal},
     timer::deadline,
     upstream::{Lasting, Pod, Upstream},
@@ -67,7 +66,7 @@ pub(crate) async fn publish(
         })
         .collect();
     let (mut head, body) = request.into_parts();
-    let (body, _kept) = match whole(gateway, body, gateway.options().event_body_limit).await {
+    let body = match whole(gateway, body, gateway.options().event_body_limit).await {
         Ok(whole) => whole,
         Err(refused) => return refused,
     };
@@ -96,7 +95,7 @@ fn subscribers(
     let is_subscriber = |upstream: &Arc<Upstream>| {
         let state = upstream.state();
         let settings = &state.function.settings;
-        let rule = settings.path_rule(&path::plain(path));
+        let rule = is_closed(settings, path).then_some(Visibility::Private);
         let subscription = settings.subscriptions.iter().find(|subscription| *subscription.event == *event);
         subscription.is_some_and(|subscription| {
             [Some(subscription.visibility), rule]

@@ -17,11 +17,13 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     NotFound,
+    Forbidden,
     MethodNotAllowed,
     BadPath,
     BadRequest,
     BodyTooLarge,
     SlowClient,
+    TooManyConnections,
     TooManyHeld,
     CannotWake,
     NoConnection,
@@ -36,13 +38,16 @@ impl Refusal {
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Refusal::NotFound => StatusCode::NOT_FOUND,
+            Refusal::Forbidden => StatusCode::FORBIDDEN,
             Refusal::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Refusal::BadPath | Refusal::BadRequest => StatusCode::BAD_REQUEST,
             Refusal::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::SlowClient => StatusCode::REQUEST_TIMEOUT,
-            Refusal::TooManyHeld | Refusal::CannotWake | Refusal::NoConnection | Refusal::Unavailable => {
-                StatusCode::SERVICE_UNAVAILABLE
-            }
+            Refusal::TooManyConnections
+            | Refusal::TooManyHeld
+            | Refusal::CannotWake
+            | Refusal::NoConnection
+            | Refusal::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Refusal::BrokenConnection => StatusCode::BAD_GATEWAY,
             Refusal::Deadline => StatusCode::GATEWAY_TIMEOUT,
             Refusal::TooManyStreams | Refusal::QueueFull => StatusCode::TOO_MANY_REQUESTS,
@@ -52,11 +57,13 @@ impl Refusal {
     fn name(self) -> &'static str {
         match self {
             Refusal::NotFound => "not-found",
+            Refusal::Forbidden => "forbidden",
             Refusal::MethodNotAllowed => "method-not-allowed",
             Refusal::BadPath => "bad-path",
             Refusal::BadRequest => "bad-request",
             Refusal::BodyTooLarge => "body-too-large",
             Refusal::SlowClient => "slow-client",
+            Refusal::TooManyConnections => "too-many-connections",
             Refusal::TooManyHeld => "too-many-held",
             Refusal::CannotWake => "cannot-wake",
             Refusal::NoConnection => "no-connection",
@@ -71,9 +78,11 @@ impl Refusal {
     /// Seconds after which trying again makes sense: nothing of the call has happened yet.
     fn retry_after(self) -> Option<&'static str> {
         match self {
-            Refusal::TooManyHeld | Refusal::NoConnection | Refusal::QueueFull | Refusal::Unavailable => {
-                Some("1")
-            }
+            Refusal::TooManyConnections
+            | Refusal::TooManyHeld
+            | Refusal::NoConnection
+            | Refusal::QueueFull
+            | Refusal::Unavailable => Some("1"),
             Refusal::CannotWake | Refusal::TooManyStreams => Some("10"),
             _ => None,
         }

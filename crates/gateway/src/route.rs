@@ -92,6 +92,28 @@ impl<'a> Route<'a> {
         }
     }
 
+    /// What tells of all functions, changes what was given up, or wakes. What is not ours may be what the program mounts,
+    /// and that is for operators too.
+    pub(crate) fn is_for_operators(&self) -> bool {
+        match self {
+            Route::AsyncDead { .. }
+            | Route::Wake { .. }
+            | Route::WakeAll
+            | Route::Status { .. }
+            | Route::StatusAll
+            | Route::StatusStream
+            | Route::Metrics
+            | Route::Unknown => true,
+            Route::Call { .. }
+            | Route::Async { .. }
+            | Route::AsyncCallback { .. }
+            | Route::AsyncResult { .. }
+            | Route::Publish { .. }
+            | Route::Health
+            | Route::Ready => false,
+        }
+    }
+
     /// Methods that make sense here.
     pub(crate) fn methods(&self) -> &'static [Method] {
         const CALLS: &[Method] = &[

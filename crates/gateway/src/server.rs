@@ -1,6 +1,6 @@
 //! Connections of clients: HTTP/1.1 and HTTP/2 without TLS on one port, bounded, and drained at the end.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, pin::pin, time::Duration};
 
 use futures::FutureExt as _;
 use http::Request;
@@ -13,17 +13,34 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     task::JoinHandle,
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::{caller::Peer, client_stream::ClientStream, gateway::Gateway, timer::Timers, workers::Workers};
+use crate::{
+    admission::{Admission, Admitted, Place},
+    busy::Busy,
+    caller::Peer,
+    client_stream::ClientStream,
+    gateway::Gateway,
+    operators::Viewer,
+    reply::Refusal,
+    route::Route,
+    timer::Timers,
+    workers::Workers,
+};
 
 /// After a failed accept, as for want of file descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
-const STREAMS_PER_CONNECTION: u32 = 256;
+const STREAMS_PER_CONNECTION: u32 = 128;
+/// What a client may send ahead of those who read it, on one stream and on all of a connection.
+const STREAM_WINDOW: u32 = 128 << 10;
+const CONNECTION_WINDOW: u32 = 512 << 10;
+/// What waits for a client to take it, on one stream.
+const SEND_BUFFER: usize = 64 << 10;
+/// For a request on a connection beyond the bounds.
+const HEARING: Duration = Duration::from_secs(10);
 /// With this HTTP/2 begins; no method does.
 const HTTP2: &[u8; 3] = b"PRI";
 
@@ -45,7 +62,9 @@ impl Gateway {
 
 async fn run(gateway: Gateway, listener: TcpListener, workers: Workers, shutdown: CancellationToken) {
     let _ends = Ends(gateway.clone());
-    let room = Arc::new(Semaphore::new(gateway.options().connections));
+    let options = gateway.options();
+    let per_address = options.connections_per_address.unwrap_or(options.connections.div_ceil(2));
+    let admission = Admission::new(options.connections, per_address, gateway.metrics().clone());
     let mut over = pin!(async {
         shutdown.cancelled().await;
         gateway.ending().announce();
@@ -55,9 +74,12 @@ async fn run(gateway: Gateway, listener: TcpListener, workers: Workers, shutdown
         let accepted = tokio::select! {
             biased;
             () = &mut over => break,
-            accepted = accept(&listener, &room) => accepted,
+            accepted = accept(&listener) => accepted,
         };
-        let served = accepted.and_then(|(stream, peer, place)| workers.serve(&gateway, stream, peer, place));
+        let served = accepted.and_then(|(stream, peer)| {
+            let is_proxy = Peer::is_proxy(peer.ip(), &gateway.options().trusted_proxies);
+            workers.serve(&gateway, stream, peer, admission.admit(peer.ip(), is_proxy))
+        });
         if let Err(error) = served {
             tracing::warn!(%error, "a connection could not be accepted");
             tokio::time::sleep(PAUSE).await;
@@ -77,16 +99,12 @@ impl Drop for Ends {
     }
 }
 
-async fn accept(
-    listener: &TcpListener,
-    room: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, SocketAddr, impl Send + use<>)> {
-    let place = room.clone().acquire_owned().await.map_err(io::Error::other)?;
+async fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, peer) = listener.accept().await?;
     stream.set_nodelay(true)?;
     // Who has vanished without a word must not keep a function awake for ever by a connection that only waits.
     SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE))?;
-    Ok((stream, peer, place))
+    Ok((stream, peer))
 }
 
 async fn drain(gateway: &Gateway) {
@@ -99,8 +117,42 @@ async fn drain(gateway: &Gateway) {
     }
 }
 
-pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr) {
-    let _counted = gateway.metrics().connection();
+pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr, admitted: Admitted) {
+    match admitted {
+        Admitted::Served(place) => serve_all(gateway, stream, peer, place).await,
+        Admitted::HeardOut(until) => {
+            let hearing = hear_out(&gateway, stream);
+            let hearing = tokio::time::timeout(HEARING.min(gateway.options().head_timeout), hearing);
+            let _ = until.run_until_cancelled(hearing).await;
+            until.cancel();
+        }
+    }
+}
+
+/// One request, and no more than how the gateway does: those who look after it must not take it for dead because
+/// others keep it busy.
+async fn hear_out(gateway: &Gateway, stream: TcpStream) {
+    let service = service_fn(|request: Request<Incoming>| async move {
+        Ok::<_, Infallible>(match Route::of(request.uri().path()) {
+            Route::Health | Route::Ready => {
+                gateway.operate(Viewer::Caller(None), request.method(), request.uri()).await
+            }
+            _ => Refusal::TooManyConnections
+                .reply("there are too many connections, or too many of your address"),
+        })
+    });
+    let connection = pin!(
+        http1::Builder::new()
+            .keep_alive(false)
+            .timer(Timers(gateway.options().head_timeout))
+            .header_read_timeout(gateway.options().head_timeout)
+            .max_buf_size(8192)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let _ = gateway.ending().govern(connection, |connection| connection.graceful_shutdown()).await;
+}
+
+async fn serve_all(gateway: Gateway, stream: TcpStream, peer: SocketAddr, place: Place) {
     let options = gateway.options();
     // A client that says nothing is not waited for; one that says too little to tell speaks HTTP/1.1.
     let mut first = [0; HTTP2.len()];
@@ -108,23 +160,18 @@ pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr)
         Ok(Ok(n)) if n > 0 => {}
         _ => return,
     }
-    let peer = Peer::new(peer.ip(), &options.trusted_proxies);
-    let service = {
-        let gateway = gateway.clone();
-        service_fn(move |request: Request<Incoming>| gateway.serve(&peer, request).map(Ok::<_, Infallible>))
-    };
+    let peer = Peer::new(peer.ip(), &options.trusted_proxies, place);
     let io = TokioIo::new(ClientStream::new(stream, options.body_idle_timeout));
     let result = if first == *HTTP2 {
-        let connection = http2::Builder::new(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .max_concurrent_streams(STREAMS_PER_CONNECTION)
-            .max_header_list_size(u32::try_from(options.head_limit).unwrap_or(u32::MAX))
-            .keep_alive_interval(options.head_timeout)
-            .serve_connection(io, service);
         // Boxed: it is much larger than the other, and seldom.
-        let mut connection = Box::pin(connection);
-        gateway.ending().govern(connection.as_mut(), |connection| connection.graceful_shutdown()).await
+        Box::pin(serve_http2(&gateway, io, peer)).await
     } else {
+        let service = {
+            let gateway = gateway.clone();
+            service_fn(move |request: Request<Incoming>| {
+                gateway.serve(&peer, request).map(Ok::<_, Infallible>)
+            })
+        };
         let connection = pin!(
             http1::Builder::new()
                 .timer(Timers(options.head_timeout))
@@ -139,4 +186,41 @@ pub(crate) async fn serve(gateway: Gateway, stream: TcpStream, peer: SocketAddr)
     if let Some(Err(error)) = result {
         tracing::debug!(%error, "a connection ended early");
     }
+}
+
+/// A connection without a call, be it that it never said more than that it is HTTP/2, has as long as one that is
+/// silent in HTTP/1.1.
+async fn serve_http2(
+    gateway: &Gateway,
+    io: TokioIo<ClientStream>,
+    peer: Peer,
+) -> Option<Result<(), hyper::Error>> {
+    let (options, busy) = (gateway.options(), Busy::default());
+    let service = {
+        let (gateway, busy) = (gateway.clone(), busy.clone());
+        service_fn(move |request: Request<Incoming>| {
+            let call = busy.begin();
+            let answer = gateway.serve(&peer, request);
+            answer.map(|response| Ok::<_, Infallible>(response.map(|body| call.until_sent(body))))
+        })
+    };
+    let mut connection = pin!(
+        http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(STREAMS_PER_CONNECTION)
+            .max_header_list_size(u32::try_from(options.head_limit).unwrap_or(u32::MAX))
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(SEND_BUFFER)
+            .keep_alive_interval(options.head_timeout)
+            .serve_connection(io, service)
+    );
+    let ending = gateway.ending();
+    tokio::select! {
+        result = ending.govern(connection.as_mut(), |connection| connection.graceful_shutdown()) => return result,
+        () = busy.idle(options.head_timeout) => {}
+    }
+    connection.as_mut().graceful_shutdown();
+    let last = ending.govern(connection, |connection| connection.graceful_shutdown());
+    tokio::time::timeout(options.head_timeout, last).await.unwrap_or_default()
 }

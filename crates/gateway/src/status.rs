@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use api::slimfaas::Visibility;
 use bytes::Bytes;
-use functions::{Calls, Function};
 use futures::stream;
 use http::{HeaderValue, Response, StatusCode, header};
 use http_body::Frame;
 use http_body_util::StreamBody;
+use ondemand::{Calls, Function};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -16,6 +16,7 @@ use crate::{
     body::{Body, BoxError},
     gateway::Gateway,
     metrics::render,
+    operators::Viewer,
     reply::{self, Refusal},
 };
 
@@ -26,6 +27,7 @@ struct Status {
     number_ready: usize,
     number_requested: i32,
     pod_type: Arc<str>,
+    namespace: Arc<str>,
     visibility: &'static str,
     name: Arc<str>,
     active_calls: usize,
@@ -34,6 +36,8 @@ struct Status {
     last_call: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     unschedulable: Option<Arc<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_failure: Option<Arc<str>>,
     problems: Vec<Problem>,
     #[serde(flatten)]
     more: Map<String, Value>,
@@ -62,19 +66,22 @@ const STILL_HERE: Duration = Duration::from_secs(15);
 /// Beyond it the store counts as unavailable.
 const STORE: Duration = Duration::from_secs(2);
 
-pub(crate) fn all(gateway: &Gateway) -> Response<Body> {
-    reply::json(StatusCode::OK, &statuses(gateway))
+pub(crate) fn all(gateway: &Gateway, viewer: Viewer) -> Response<Body> {
+    reply::json(StatusCode::OK, &statuses(gateway, viewer))
 }
 
-pub(crate) fn one(gateway: &Gateway, name: &str) -> Response<Body> {
-    match gateway.catalog().get(name) {
-        Some(function) => reply::json(StatusCode::OK, &status(gateway, &function)),
+pub(crate) fn one(gateway: &Gateway, viewer: Viewer, name: &str) -> Response<Body> {
+    let snapshot = gateway.catalog().current();
+    match snapshot.functions.get(name).filter(|function| viewer.sees(function, &snapshot)) {
+        Some(function) => reply::json(StatusCode::OK, &status(gateway, function)),
         None => gateway.no_function(name),
     }
 }
 
-fn statuses(gateway: &Gateway) -> Vec<Status> {
-    gateway.catalog().current().functions.values().map(|function| status(gateway, function)).collect()
+fn statuses(gateway: &Gateway, viewer: Viewer) -> Vec<Status> {
+    let snapshot = gateway.catalog().current();
+    let visible = snapshot.functions.values().filter(|function| viewer.sees(function, &snapshot));
+    visible.map(|function| status(gateway, function)).collect()
 }
 
 fn status(gateway: &Gateway, function: &Function) -> Status {
@@ -88,6 +95,7 @@ fn status(gateway: &Gateway, function: &Function) -> Status {
         number_ready: function.ready().count(),
         number_requested: function.requested,
         pod_type: function.target.kind.clone(),
+        namespace: function.target.namespace.clone(),
         visibility: match function.settings.visibility {
             Visibility::Public => "Public",
             Visibility::Private => "Private",
@@ -97,6 +105,7 @@ fn status(gateway: &Gateway, function: &Function) -> Status {
         held_calls: metrics.as_ref().map_or(0, |metrics| metrics.held()),
         last_call: last_call(&gateway.activity().of(name)),
         unschedulable: function.unschedulable.clone(),
+        start_failure: function.start_failure(),
         problems: problems.collect(),
         more: gateway.hooks().status.as_ref().map(|more| more(name)).unwrap_or_default(),
     }
@@ -108,7 +117,7 @@ fn last_call(calls: &Calls) -> Option<String> {
 
 /// Server-sent events: `state` with all functions, first and whenever something about them changes; `activity` when
 /// calls begin and end.
-pub(crate) fn stream(gateway: &Gateway) -> Response<Body> {
+pub(crate) fn stream(gateway: &Gateway, viewer: Viewer) -> Response<Body> {
     let place = gateway.metrics().stream();
     if gateway.metrics().streams() > gateway.options().streams {
         return Refusal::TooManyStreams.reply(format_args!(
@@ -120,6 +129,7 @@ pub(crate) fn stream(gateway: &Gateway) -> Response<Body> {
         catalog: gateway.catalog().subscribe(),
         activity: gateway.activity().changes(),
         gateway: gateway.clone(),
+        viewer,
         told: Vec::new(),
         is_new: true,
         place,
@@ -137,9 +147,10 @@ pub(crate) fn stream(gateway: &Gateway) -> Response<Body> {
 
 /// Makes events only when its client takes them, so that a slow client costs nothing but its place.
 struct Watcher<Place> {
-    catalog: tokio::sync::watch::Receiver<Arc<functions::Snapshot>>,
+    catalog: tokio::sync::watch::Receiver<Arc<ondemand::Snapshot>>,
     activity: tokio::sync::watch::Receiver<u64>,
     gateway: Gateway,
+    viewer: Viewer,
     /// What the client knows of calls.
     told: Vec<(Arc<str>, Calls)>,
     is_new: bool,
@@ -178,7 +189,7 @@ impl<Place> Watcher<Place> {
     }
 
     fn state(&self) -> String {
-        event("state", &statuses(&self.gateway))
+        event("state", &statuses(&self.gateway, self.viewer))
     }
 
     /// One event for each function whose calls changed; several go together as `activity_batch`.
@@ -200,6 +211,11 @@ impl<Place> Watcher<Place> {
 
     fn calls(&self) -> Vec<(Arc<str>, Calls)> {
         let mut calls = self.gateway.activity().all();
+        let snapshot = self.gateway.catalog().current();
+        calls.retain(|(name, _)| {
+            let function = snapshot.functions.get(name);
+            function.is_some_and(|function| self.viewer.sees(function, &snapshot))
+        });
         calls.sort_by(|(one, _), (other, _)| one.cmp(other));
         calls
     }
@@ -213,12 +229,13 @@ fn event(name: &str, data: &impl Serialize) -> String {
 /// Ready: the functions are known, and what is accepted can be kept.
 pub(crate) async fn ready(gateway: &Gateway) -> Response<Body> {
     match readiness(gateway).await {
-        Ok(()) => reply::text(StatusCode::OK, "READY"),
+        Ok(notes) if notes.is_empty() => reply::text(StatusCode::OK, "READY"),
+        Ok(notes) => reply::text(StatusCode::OK, format!("READY\n{}\n", notes.join("\n"))),
         Err(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("NOT_READY\n{why}\n")),
     }
 }
 
-async fn readiness(gateway: &Gateway) -> Result<(), String> {
+async fn readiness(gateway: &Gateway) -> Result<Vec<String>, String> {
     if gateway.ending().is_announced() {
         return Err("shutting down".to_owned());
     }
@@ -229,14 +246,14 @@ async fn readiness(gateway: &Gateway) -> Result<(), String> {
         Ok(ready) => ready.map_err(|error| error.to_string())?,
         Err(_) => return Err(format!("the store did not answer within {STORE:?}")),
     }
-    gateway.hooks().ready.as_ref().map_or(Ok(()), |ready| ready())
+    gateway.hooks().ready.as_ref().map_or(Ok(Vec::new()), |ready| ready())
 }
 
 pub(crate) fn metrics(gateway: &Gateway) -> Response<Body> {
     // What is gone is not shown any more.
     gateway.table().catch_up();
     let mut page = String::new();
-    render(&gateway.metrics().families(), &mut page);
+    render(&gateway.families(), &mut page);
     if let Some(more) = &gateway.hooks().metrics {
         more(&mut page);
     }

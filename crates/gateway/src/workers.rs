@@ -14,7 +14,7 @@ use std::{
 use futures::FutureExt as _;
 use tokio::{net::TcpStream, runtime, sync::mpsc};
 
-use crate::{gateway::Gateway, server::serve};
+use crate::{admission::Admitted, gateway::Gateway, server::serve};
 
 pub(crate) struct Workers(Vec<Worker>);
 
@@ -27,7 +27,8 @@ struct Worker {
 struct Accepted {
     stream: std::net::TcpStream,
     peer: SocketAddr,
-    place: Box<dyn Send>,
+    admitted: Admitted,
+    counted: Counted,
 }
 
 thread_local! {
@@ -54,15 +55,15 @@ impl Workers {
         gateway: &Gateway,
         stream: TcpStream,
         peer: SocketAddr,
-        place: impl Send + 'static,
+        admitted: Admitted,
     ) -> io::Result<()> {
         let Some(worker) = self.0.iter().min_by_key(|worker| worker.connections.load(Ordering::Relaxed))
         else {
-            spawn(gateway, stream, peer, place);
+            spawn(gateway, stream, peer, admitted, ());
             return Ok(());
         };
         let counted = Counted::new(&worker.connections);
-        let accepted = Accepted { stream: stream.into_std()?, peer, place: Box::new((counted, place)) };
+        let accepted = Accepted { stream: stream.into_std()?, peer, admitted, counted };
         worker
             .inbox
             .send(accepted)
@@ -77,9 +78,9 @@ impl Worker {
         std::thread::Builder::new().name(format!("gateway-{number}")).spawn(move || {
             CURRENT.set(number);
             runtime.block_on(async {
-                while let Some(Accepted { stream, peer, place }) = accepted.recv().await {
+                while let Some(Accepted { stream, peer, admitted, counted }) = accepted.recv().await {
                     match TcpStream::from_std(stream) {
-                        Ok(stream) => spawn(&gateway, stream, peer, place),
+                        Ok(stream) => spawn(&gateway, stream, peer, admitted, counted),
                         Err(error) => tracing::warn!(%error, "a connection could not be served"),
                     }
                 }
@@ -90,8 +91,14 @@ impl Worker {
     }
 }
 
-fn spawn(gateway: &Gateway, stream: TcpStream, peer: SocketAddr, place: impl Send + 'static) {
-    gateway.tasks().spawn(serve(gateway.clone(), stream, peer).map(move |()| drop(place)));
+fn spawn(
+    gateway: &Gateway,
+    stream: TcpStream,
+    peer: SocketAddr,
+    admitted: Admitted,
+    counted: impl Send + 'static,
+) {
+    gateway.tasks().spawn(serve(gateway.clone(), stream, peer, admitted).map(move |()| drop(counted)));
 }
 
 struct Counted(Arc<AtomicUsize>);

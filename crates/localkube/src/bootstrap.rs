@@ -5,12 +5,15 @@ use serde_json::{Value, json};
 use crate::{
     ApiServer,
     call::Call,
-    error::Result,
+    error::{ApiError, Result},
+    prepare, rbac,
     verbs::{Created, create_object},
 };
 
+pub const NAMESPACES: &[&str] = &["default", "kube-system", "kube-public", "kube-node-lease"];
+
 pub async fn run(server: &ApiServer) -> Result<()> {
-    for name in ["default", "kube-system", "kube-public", "kube-node-lease"] {
+    for name in NAMESPACES {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         ensure(server, ("", "namespaces"), "", namespace).await?;
     }
@@ -29,7 +32,18 @@ pub async fn run(server: &ApiServer) -> Result<()> {
             "sessionAffinity": "None",
         },
     });
-    ensure(server, ("", "services"), "default", kubernetes).await
+    ensure(server, ("", "services"), "default", kubernetes).await?;
+    for object in rbac::defaults().map_err(ApiError::internal)? {
+        let resource = match object["kind"].as_str() {
+            Some("ClusterRole") => "clusterroles",
+            _ => "clusterrolebindings",
+        };
+        ensure(server, (rbac::GROUP, resource), "", object).await?;
+    }
+    for class in prepare::system_priority_classes() {
+        ensure(server, ("scheduling.k8s.io", "priorityclasses"), "", class).await?;
+    }
+    Ok(())
 }
 
 async fn ensure(server: &ApiServer, resource: (&str, &str), namespace: &str, object: Value) -> Result<()> {

@@ -5,6 +5,8 @@ use std::fmt;
 use schema::FieldError;
 use serde_json::{Map, Value, json};
 
+use crate::storage;
+
 /// A failed request. Boxed inside because it travels in the error position of nearly every function.
 #[derive(Clone, Debug)]
 pub struct ApiError(Box<Inner>);
@@ -159,6 +161,14 @@ impl ApiError {
         let why = why.to_string();
         Self::new(500, "InternalError", format!("Internal error occurred: {why}"))
             .with_causes(vec![json!({"message": why})])
+    }
+
+    /// A write that is not on disk. One that only wants for space may be tried again.
+    pub fn not_stored(error: &storage::Error) -> Self {
+        match error {
+            storage::Error::Full { .. } => Self::new(503, "ServiceUnavailable", error.to_string()),
+            _ => Self::internal(error),
+        }
     }
 
     /// Failures that the real server has no reason for.

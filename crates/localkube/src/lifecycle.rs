@@ -49,7 +49,7 @@ pub fn plan(kind: &Kind, live: &Value, options: &DeleteOptions, now: Timestamp) 
     if !deleting && let Some(on_delete) = kind.rules.on_delete {
         on_delete(&mut marked, now);
     }
-    let finalizers = finalizers_for(&marked, options);
+    let finalizers = finalizers_for(&marked, options, kind.rules.orphans);
     set_finalizers(&mut marked, &finalizers);
     let held = !finalizers.is_empty() || has_spec_finalizers(kind, &marked);
     if held && !marked_by_grace {
@@ -119,13 +119,16 @@ fn grace(live: &Value, options: &DeleteOptions, now: Timestamp) -> Grace {
 }
 
 /// The finalizers that the propagation policy asks for, instead of those of another policy.
-fn finalizers_for(object: &Value, options: &DeleteOptions) -> Vec<String> {
+fn finalizers_for(object: &Value, options: &DeleteOptions, orphans: bool) -> Vec<String> {
     let present = object::finalizers(object);
     let (orphan, foreground) = match options.propagation.as_deref() {
         Some("Orphan") => (true, false),
         Some("Foreground") => (false, true),
         Some(_) => (false, false),
-        None => (present.contains(&ORPHAN), present.contains(&FOREGROUND)),
+        None => {
+            let foreground = present.contains(&FOREGROUND);
+            (present.contains(&ORPHAN) || (orphans && !foreground), foreground)
+        }
     };
     let mut finalizers: Vec<String> = present
         .iter()

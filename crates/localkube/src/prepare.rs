@@ -1,9 +1,19 @@
 //! What the server itself fills into objects of certain kinds before it stores them. Rows name these functions.
 
+mod priority;
+mod storage;
+mod workload;
+
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-use crate::{ApiServer, error::Result, object, registry::Kind};
+use crate::{ApiServer, error::Result, limits, object, registry::Kind, storage::ReadAt};
+
+pub use self::{
+    priority::{NAMES as PRIORITY_CLASSES, class as priority_class, system as system_priority_classes},
+    storage::{claim, volume},
+    workload::{daemon_set, daemon_set_mark, ingress, job},
+};
 
 /// `old` is the object that is about to be replaced, if there is one.
 pub type Prepare = fn(&mut Value, old: Option<&Value>, &Context<'_>) -> Result<()>;
@@ -12,6 +22,20 @@ pub struct Context<'a> {
     pub server: &'a ApiServer,
     pub kind: &'a Kind,
     pub subresource: Option<&'a str>,
+}
+
+/// The newest class whose annotation `mark` is true: whoever names no class gets that one.
+fn newest_marked(context: &Context<'_>, (group, plural): (&str, &str), mark: &str) -> Option<String> {
+    let registry = context.server.registry();
+    let kind = registry.resource(group, plural)?;
+    let all = context.server.store().list(kind.table, "", None, ReadAt::Latest, usize::MAX, |_| true).ok()?;
+    let newest = all
+        .records
+        .iter()
+        .map(|record| record.to_value())
+        .filter(|class| class["metadata"]["annotations"][mark] == "true")
+        .max_by_key(|class| object::text(class, &["metadata", "creationTimestamp"]).to_owned())?;
+    Some(object::name(&newest).to_owned())
 }
 
 pub fn namespace(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
@@ -43,6 +67,7 @@ pub fn namespace(new: &mut Value, old: Option<&Value>, context: &Context<'_>) ->
 
 pub fn pod(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
     if old.is_none() {
+        limits::fill_in(new, context.server);
         new["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(&new["spec"])});
         tolerate_short_outages(new);
         let spec = object::map_at(new, &["spec"]);
@@ -53,8 +78,7 @@ pub fn pod(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Resul
         {
             spec.insert("terminationGracePeriodSeconds".to_owned(), 1.into());
         }
-        spec.entry("priority").or_insert_with(|| 0.into());
-        spec.entry("preemptionPolicy").or_insert_with(|| "PreemptLowerPriority".into());
+        priority::establish(new, context)?;
     }
     if let (Some(old), Some("status")) = (old, context.subresource) {
         let status = object::map_at(new, &["status"]);

@@ -26,11 +26,13 @@ pub struct Options {
     pub storage: Storage,
     /// How long Events are kept.
     pub event_ttl: Duration,
+    /// What nodes ask for before they tell logs and metrics.
+    pub kubelet_token: Option<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { storage: Storage::Memory, event_ttl: Duration::from_secs(3600) }
+        Self { storage: Storage::Memory, event_ttl: Duration::from_secs(3600), kubelet_token: None }
     }
 }
 
@@ -55,6 +57,7 @@ struct Inner {
     address: Mutex<Option<SocketAddr>>,
     metrics: crate::metrics_api::Samples,
     taken_by_services: Mutex<Taken>,
+    kubelet_token: Option<String>,
 }
 
 // === impl ApiServer ===
@@ -69,6 +72,7 @@ impl ApiServer {
             address: Mutex::default(),
             metrics: crate::metrics_api::Samples::default(),
             taken_by_services: Mutex::default(),
+            kubelet_token: options.kubelet_token,
             store,
         }));
         server.restore(stored)?;
@@ -84,6 +88,14 @@ impl ApiServer {
 
     pub async fn listen(&self, options: ListenOptions) -> Result<Listener, ListenError> {
         Listener::start(self.clone(), options).await
+    }
+
+    /// Whether writes are accepted.
+    ///
+    /// # Errors
+    /// When they are not, with the reason and what to do.
+    pub fn ready(&self) -> Result<(), String> {
+        self.0.store.trouble().map_or(Ok(()), |trouble| Err(trouble.to_string()))
     }
 
     /// Forgets the past, as etcd does from time to time: watches and lists from before answer 410.
@@ -127,6 +139,10 @@ impl ApiServer {
     /// The kind in whose form the objects of `kind`'s table are kept.
     pub(crate) fn table_kind(&self, kind: &Arc<Kind>) -> Arc<Kind> {
         self.registry().of_table(&kind.table_name).unwrap_or(kind).clone()
+    }
+
+    pub(crate) fn kubelet_token(&self) -> Option<&str> {
+        self.0.kubelet_token.as_deref()
     }
 
     pub(crate) fn metrics(&self) -> &crate::metrics_api::Samples {
@@ -233,7 +249,7 @@ impl Call {
 }
 
 /// 256 random bits.
-pub(crate) fn new_token() -> String {
+pub fn new_token() -> String {
     use rand::Rng;
     let mut bytes = [0_u8; 32];
     rand::rng().fill(&mut bytes);

@@ -192,10 +192,13 @@ async fn finalizers_hold_and_pods_get_time() {
     pods.delete("bound", &DeleteParams::default().grace_period(0)).await.unwrap();
     assert_eq!(code(pods.get("bound").await), 404);
 
-    let namespaces: Api<Namespace> = Api::all(client);
-    namespaces.delete("default", &DeleteParams::default()).await.unwrap();
-    let ending = namespaces.get("default").await.unwrap();
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let team: Namespace = object(json!({"metadata": {"name": "team"}}));
+    namespaces.create(&PostParams::default(), &team).await.unwrap();
+    namespaces.delete("team", &DeleteParams::default()).await.unwrap();
+    let ending = namespaces.get("team").await.unwrap();
     assert_eq!(ending.status.unwrap().phase.as_deref(), Some("Terminating"));
+    let configs: Api<ConfigMap> = Api::namespaced(client, "team");
     assert_eq!(code(configs.create(&PostParams::default(), &config("late", "1")).await), 403);
 }
 

@@ -1,9 +1,15 @@
 //! JSON patch (RFC 6902), with the behaviour and the words of the library that the real server uses: negative
 //! indices count from the end, `replace` of an absent field sets it, and the messages below.
 
+use std::io;
+
 use serde_json::Value;
 
 use crate::apply::value::equal;
+
+/// Copies may add so many bytes of JSON to an object, all together: each can double it, and thirty of them would make
+/// 5 GiB of five bytes. As much as a request may have.
+pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
 /// A patch may hold at most this many operations.
 pub const MAX_OPERATIONS: usize = 10_000;
@@ -38,8 +44,9 @@ pub fn apply(target: &mut Value, patch: &Value) -> Result<(), Error> {
         return Err(Error::TooManyOperations(operations.len()));
     }
     let mut next = target.clone();
+    let mut copied = Copied::default();
     for fields in operations.iter().filter_map(Value::as_object) {
-        run(&mut next, &Operation(fields)).map_err(Error::DoesNotApply)?;
+        run(&mut next, &Operation(fields), &mut copied).map_err(Error::DoesNotApply)?;
     }
     *target = next;
     Ok(())
@@ -89,7 +96,32 @@ impl Operation<'_> {
     }
 }
 
-fn run(document: &mut Value, operation: &Operation<'_>) -> Result<(), String> {
+/// The bytes of JSON that copies made so far.
+#[derive(Default)]
+struct Copied(usize);
+
+impl Copied {
+    /// Counted before anything is copied.
+    fn count(&mut self, value: &Value) -> Result<(), String> {
+        // nothing else than the limit makes it fail
+        serde_json::to_writer(&mut *self, value).map_err(|_| {
+            format!("Unable to complete the copy, the accumulated size increase of copy is more than the limit {MAX_COPIED_BYTES}")
+        })
+    }
+}
+
+impl io::Write for Copied {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        if self.0 > MAX_COPIED_BYTES { Err(io::ErrorKind::QuotaExceeded.into()) } else { Ok(bytes.len()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn run(document: &mut Value, operation: &Operation<'_>, copied: &mut Copied) -> Result<(), String> {
     match operation.text("op").unwrap_or("unknown") {
         "add" => {
             let path = operation.path()?;
@@ -158,10 +190,9 @@ fn run(document: &mut Value, operation: &Operation<'_>) -> Result<(), String> {
             let (container, key) = locate(document, from).ok_or_else(|| {
                 format!("copy operation does not apply: doc is missing from path: {from}: missing value")
             })?;
-            let value = get(container, &key)
-                .map_err(|e| format!("error in copy for from: '{from}': {e}"))?
-                .cloned()
-                .unwrap_or(Value::Null);
+            let found = get(container, &key).map_err(|e| format!("error in copy for from: '{from}': {e}"))?;
+            found.map_or(Ok(()), |value| copied.count(value))?;
+            let value = found.cloned().unwrap_or(Value::Null);
             let path = operation.path()?;
             let (container, key) = locate(document, path).ok_or_else(|| {
                 format!(
@@ -305,6 +336,19 @@ mod tests {
             let result = patched(target(), json!([operation])).unwrap();
             assert_eq!(result["l"], expected, "{operation}");
         }
+    }
+
+    /// Each copy of the whole into itself doubles it.
+    #[test]
+    fn copies_cannot_fill_the_memory() {
+        let doubling = |times: usize| {
+            let copies = (0..times).map(|n| json!({"op": "copy", "from": "/a", "path": format!("/a/k{n}")}));
+            Value::Array(copies.collect())
+        };
+        let target = json!({"a": {"x": "0123456789"}});
+        assert!(patched(target.clone(), doubling(12)).unwrap().to_string().len() > 50_000);
+        let refused = patched(target, doubling(32)).unwrap_err();
+        assert!(refused.contains("more than the limit 3145728"), "{refused}");
     }
 
     #[test]

@@ -72,7 +72,7 @@ fn weigh(wanted: &MetricNames) -> Result<(), Box<dyn std::error::Error>> {
             spent += start.elapsed();
         }
     }
-    let figures = database.store().figures();
+    let figures = database.view().figures();
     println!("\n{figures:?}");
     println!("resident: {:.1} MB", (resident_kb().saturating_sub(before)) as f64 / 1024.0);
     println!(

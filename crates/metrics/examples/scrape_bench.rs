@@ -50,7 +50,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (n, cpu, wall) =
         (*done.borrow() - n_before, cpu_seconds() - cpu_before, start.elapsed().as_secs_f64());
     let n_failed = handle.status().iter().filter(|s| s.error.is_some()).count();
-    println!("{n} scrapes in {wall:.1} s, {n_failed} targets failing; {:?}", database.store().figures());
+    println!("{n} scrapes in {wall:.1} s, {n_failed} targets failing; {:?}", database.view().figures());
     println!("both sides: {:.3} cores, {:.0} µs a scrape", cpu / wall, cpu * 1e6 / n.max(1) as f64);
     Ok(())
 }

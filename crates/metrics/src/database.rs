@@ -1,13 +1,14 @@
 //! What the parts of a node share: the store and the registry, each behind its lock.
 
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 
 use promql::{Labels, MetricNames};
 use serde::Serialize;
 
 use crate::ingest::{self, Limits};
 use crate::registry::{Asked, Registry, Wanted};
-use crate::store::{self, Batch, Counters, Figures, SeriesRef, Store};
+use crate::store::{self, Batch, Counters, Figures, SeriesRef, Store, View};
 use crate::text::{self, Format, SeriesCache};
 use crate::{Millis, snapshot};
 
@@ -18,6 +19,10 @@ pub struct Database(Arc<Inner>);
 #[derive(Debug, Default)]
 struct Inner {
     store: RwLock<Store>,
+    /// How often the store was written to.
+    version: AtomicU64,
+    /// The last view that was made, as long as somebody reads it, and of which version it is.
+    view: Mutex<(u64, Weak<View>)>,
     registry: RwLock<Registry>,
 }
 
@@ -59,16 +64,36 @@ pub enum Error {
 
 impl Database {
     pub fn new(options: store::Options) -> Self {
-        Self(Arc::new(Inner { store: RwLock::new(Store::new(options)), registry: RwLock::default() }))
+        Self(Arc::new(Inner { store: RwLock::new(Store::new(options)), ..Inner::default() }))
     }
 
-    /// The store, for queries. Scrapes wait while it is held.
-    pub fn store(&self) -> RwLockReadGuard<'_, Store> {
+    /// What the store holds at this moment, for queries. Scrapes do not wait for whoever reads it. Making one takes a
+    /// millisecond for 10,000 series; those who ask between two scrapes share one.
+    pub fn view(&self) -> Arc<View> {
+        let mut last = self.0.view.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = self.store();
+        // No scrape is written while the store is held.
+        let version = self.0.version.load(Ordering::Relaxed);
+        if let Some(view) = last.1.upgrade().filter(|_| last.0 == version) {
+            return view;
+        }
+        let view = Arc::new(store.view());
+        *last = (version, Arc::downgrade(&view));
+        view
+    }
+
+    pub fn options(&self) -> store::Options {
+        self.store().options()
+    }
+
+    fn store(&self) -> RwLockReadGuard<'_, Store> {
         self.0.store.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn store_mut(&self) -> RwLockWriteGuard<'_, Store> {
-        self.0.store.write().unwrap_or_else(PoisonError::into_inner)
+        let store = self.0.store.write().unwrap_or_else(PoisonError::into_inner);
+        self.0.version.fetch_add(1, Ordering::Relaxed);
+        store
     }
 
     fn registry(&self) -> RwLockReadGuard<'_, Registry> {
@@ -99,7 +124,7 @@ impl Database {
 
     /// Forgets old samples, and names nobody asked for during the retention.
     pub fn expire(&self, now: Millis) {
-        let retention = self.store().options().retention;
+        let retention = self.options().retention;
         self.registry_mut().forget_before(now.saturating_sub(retention));
         self.store_mut().expire(now);
     }
@@ -147,7 +172,7 @@ impl Database {
 
     pub fn summary(&self) -> Summary {
         let requested_metric_names = self.registry().names();
-        Summary { requested_metric_names, figures: self.store().figures() }
+        Summary { requested_metric_names, figures: self.view().figures() }
     }
 
     pub fn counters(&self) -> Counters {
@@ -156,14 +181,15 @@ impl Database {
 
     /// The store as bytes, for the other nodes.
     pub fn snapshot(&self) -> Vec<u8> {
-        snapshot::encode(&self.store())
+        snapshot::encode(&self.view())
     }
 
     /// Replaces the store by a snapshot; what cannot be read changes nothing.
     pub fn restore(&self, bytes: &[u8]) -> Result<(), snapshot::Error> {
-        let options = self.store().options();
-        let restored = snapshot::decode(bytes, options)?;
-        *self.store_mut() = restored;
+        let restored = snapshot::decode(bytes, self.options())?;
+        let replaced = std::mem::replace(&mut *self.store_mut(), restored);
+        // Freeing it takes as long as reading the other did: nobody should wait for that.
+        drop(replaced);
         Ok(())
     }
 }

@@ -20,7 +20,7 @@ pub mod text;
 
 pub use database::{Database, Error, Gauge, Scraped, Summary};
 pub use registry::{Registry, Wanted};
-pub use store::Store;
+pub use store::{Store, View};
 
 /// Milliseconds since the epoch, as in [`promql`].
 pub type Millis = i64;

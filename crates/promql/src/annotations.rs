@@ -1,7 +1,7 @@
 //! Remarks on a result: the query was answered, but perhaps not as its author meant it.
 //!
 //! The texts are those of Prometheus, which dashboards show to people who know them. Positions within the query are
-//! left out: the parser does not report any.
+//! left out.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,6 +110,11 @@ impl fmt::Display for Annotation {
 
 impl Annotations {
     pub(crate) fn add(&mut self, annotation: Annotation) {
+        /// Far more than anybody reads; each bucket of a store could bring one of its own.
+        const MOST: usize = 1_000;
+        if self.0.len() >= MOST && !self.0.contains_key(&annotation.key()) {
+            return;
+        }
         let merged = match (self.0.get(&annotation.key()), annotation) {
             (
                 Some(Annotation::ForcedMonotonicity { fix: a, .. }),

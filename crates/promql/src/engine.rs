@@ -58,7 +58,18 @@ impl Engine {
         time: i64,
         limits: Limits<'_>,
     ) -> Result<QueryResult> {
-        let (result, _) = self.run_instant(plan, source, time, limits)?;
+        self.query_instant_within(plan, source, time, &Budget::new(limits))
+    }
+
+    /// As `query_instant`, within what is left of a budget: what writes the result goes on with it.
+    pub fn query_instant_within(
+        &self,
+        plan: &Plan,
+        source: &dyn SeriesSource,
+        time: i64,
+        budget: &Budget<'_>,
+    ) -> Result<QueryResult> {
+        let (result, _) = self.run_instant(plan, source, time, budget)?;
         Ok(result)
     }
 
@@ -68,10 +79,10 @@ impl Engine {
         plan: &Plan,
         source: &dyn SeriesSource,
         time: i64,
-        limits: Limits<'_>,
+        budget: &Budget<'_>,
     ) -> Result<(QueryResult, bool)> {
         check_time(time)?;
-        let ev = self.evaluator(plan, source, QueryTimes { start: time, end: time, step: 0 }, limits)?;
+        let ev = self.evaluator(plan, source, QueryTimes { start: time, end: time, step: 0 }, budget)?;
         let grid = Grid::instant(time);
         let value = match plan.kind() {
             Kind::Matrix => Value::Matrix(raw(&ev, &plan.root, grid)?),
@@ -80,7 +91,7 @@ impl Engine {
                 Evaluated::Scalar(values) => {
                     Value::Scalar(Point { time, value: values.first().copied().unwrap_or(f64::NAN) })
                 }
-                Evaluated::Vector(block) => Value::Vector(vector(block, time)?),
+                Evaluated::Vector(block) => Value::Vector(vector(budget, block, time)?),
             },
         };
         Ok((QueryResult { value, annotations: ev.annotations.take() }, ev.missing.get()))
@@ -93,6 +104,17 @@ impl Engine {
         source: &dyn SeriesSource,
         steps: Steps,
         limits: Limits<'_>,
+    ) -> Result<QueryResult> {
+        self.query_range_within(plan, source, steps, &Budget::new(limits))
+    }
+
+    /// As `query_range`, within what is left of a budget.
+    pub fn query_range_within(
+        &self,
+        plan: &Plan,
+        source: &dyn SeriesSource,
+        steps: Steps,
+        budget: &Budget<'_>,
     ) -> Result<QueryResult> {
         let Steps { start, end, step } = steps;
         check_time(start)?;
@@ -113,13 +135,14 @@ impl Engine {
                 "invalid expression type \"{what}\" for range query, must be Scalar or instant Vector"
             )));
         }
-        let ev = self.evaluator(plan, source, QueryTimes { start, end, step }, limits)?;
+        let ev = self.evaluator(plan, source, QueryTimes { start, end, step }, budget)?;
         let n_steps = ((end - start) / step) as u64 + 1;
         ev.budget.check_steps(n_steps)?;
         let grid = Grid { start, step, len: n_steps as usize };
         let series = match ev.eval(&plan.root, grid)? {
-            Evaluated::Vector(block) => matrix(block, &grid.times().collect::<Vec<_>>())?,
+            Evaluated::Vector(block) => matrix(budget, block, grid)?,
             Evaluated::Scalar(values) => {
+                budget.take_all::<Point>(grid.len)?;
                 let points = grid.times().zip(values).map(|(time, value)| Point { time, value }).collect();
                 vec![Series { labels: Labels::empty(), points }]
             }
@@ -133,19 +156,21 @@ impl Engine {
         plan: &Plan,
         source: &'a dyn SeriesSource,
         query: QueryTimes,
-        limits: Limits<'a>,
+        budget: &'a Budget<'a>,
     ) -> Result<Evaluator<'a>> {
-        if plan.depth() > limits.depth {
-            return Err(Error::TooComplex {
-                what: "levels of nesting",
-                got: plan.depth(),
-                limit: limits.depth,
-            });
+        let limit = budget.limits.depth;
+        if plan.depth() > limit {
+            return Err(Error::TooComplex { what: "levels of nesting", got: plan.depth(), limit });
+        }
+        for (what, length) in [("lookback", self.options.lookback), ("step", self.options.subquery_step)] {
+            if !(1..=MAX_TIME).contains(&length) {
+                return Err(Error::InvalidRange(format!("a {what} of {length} ms is out of range")));
+            }
         }
         Ok(Evaluator {
             source,
             options: self.options,
-            budget: Budget::new(limits),
+            budget,
             query,
             annotations: RefCell::new(Annotations::default()),
             missing: Cell::new(false),
@@ -181,16 +206,22 @@ fn check_time(time: i64) -> Result<()> {
 }
 
 /// Lets the names fall that were to fall.
-fn final_labels(block: &Block) -> Vec<Labels> {
-    block
-        .rows
-        .iter()
-        .map(|r| if r.drop_name { r.labels.without_metadata() } else { r.labels.clone() })
-        .collect()
+fn final_labels(budget: &Budget<'_>, block: &Block) -> Result<Vec<Labels>> {
+    budget.take_all::<Labels>(block.len())?;
+    let mut labels = Vec::with_capacity(block.len());
+    for row in &block.rows {
+        budget.work(4)?;
+        labels.push(match row.drop_name {
+            true => budget.labels(row.labels.without_metadata())?,
+            false => row.labels.clone(),
+        });
+    }
+    Ok(labels)
 }
 
-fn vector(block: Block, time: i64) -> Result<Vec<Sample>> {
-    let labels = final_labels(&block);
+fn vector(budget: &Budget<'_>, block: Block, time: i64) -> Result<Vec<Sample>> {
+    let labels = final_labels(budget, &block)?;
+    budget.take_all::<(Sample, [usize; 4])>(labels.len())?;
     let mut seen: ByHash<&Labels, ()> = ByHash::default();
     if labels.iter().any(|l| seen.insert(l, ()).is_some()) {
         return Err(Error::DuplicateLabelset);
@@ -199,14 +230,20 @@ fn vector(block: Block, time: i64) -> Result<Vec<Sample>> {
     Ok(labels.into_iter().zip(block.cells).filter(|(_, v)| present(*v)).map(sample).collect())
 }
 
-fn matrix(mut block: Block, times: &[i64]) -> Result<Vec<Series>> {
-    let labels = final_labels(&block);
+fn matrix(budget: &Budget<'_>, mut block: Block, grid: Grid) -> Result<Vec<Series>> {
+    budget.take_all::<i64>(grid.len)?;
+    let times: Vec<i64> = grid.times().collect();
+    let labels = final_labels(budget, &block)?;
     block.rows.iter_mut().zip(labels).for_each(|(row, labels)| row.labels = labels);
-    let block = block.merged()?;
+    let block = block.merged(budget)?;
+    budget.take_all::<Series>(block.len())?;
     let mut series: Vec<Series> = Vec::with_capacity(block.len());
     for (row, cells) in block.iter() {
+        let n_points = cells.iter().filter(|v| present(**v)).count();
+        budget.take_all::<Point>(n_points)?;
+        budget.work(cells.len())?;
         let there = times.iter().zip(cells).filter(|(_, v)| present(**v));
-        let mut points = Vec::with_capacity(cells.len());
+        let mut points = Vec::with_capacity(n_points);
         points.extend(there.map(|(&time, &value)| Point { time, value }));
         if !points.is_empty() {
             series.push(Series { labels: row.labels.clone(), points });
@@ -222,12 +259,14 @@ fn raw(ev: &Evaluator<'_>, root: &Node, grid: Grid) -> Result<Vec<Series>> {
         let windows = Windows { grid, reference: ev.reference(subquery.anchor), range: subquery.range };
         let found = ev.subquery(subquery, &windows)?;
         return match found {
-            Some((inner, block)) => matrix(block, &inner.times().collect::<Vec<_>>()),
+            Some((inner, block)) => matrix(ev.budget, block, inner),
             None => Ok(vec![]),
         };
     }
     let mut all = Vec::new();
     ev.select_ranges(root, grid, |series, windows| {
+        ev.budget.take_all::<Point>(series.times.len())?;
+        ev.budget.take_all::<Series>(1)?;
         let mut points = Vec::new();
         windows.run(series.times, series.values, &mut [0.0], |w| {
             points = w.times.iter().zip(w.values).map(|(&time, &value)| Point { time, value }).collect();

@@ -6,7 +6,10 @@ use crate::labels::Labels;
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
     #[error("cannot parse the query: {0}")]
-    Parse(String),
+    Parse(ParseError),
+    /// Prometheus has it behind a feature flag.
+    #[error("{line}:{column}: {what}, an experiment of Prometheus, is not supported")]
+    Experimental { what: &'static str, line: usize, column: usize },
     #[error("the query has {got} {what}, at most {limit} are allowed: split it or shorten it")]
     TooComplex { what: &'static str, got: usize, limit: usize },
     #[error("{0} is not supported")]
@@ -29,6 +32,15 @@ pub enum Error {
     Evaluation(String),
     #[error("reading series failed: {0}")]
     Source(String),
+}
+
+/// What is wrong with the text of a query, and where: line and column count from 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {message}")]
+pub struct ParseError {
+    pub line: usize,
+    pub column: usize,
+    pub message: String,
 }
 
 pub type Result<T> = std::result::Result<T, Error>;

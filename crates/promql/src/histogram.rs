@@ -76,7 +76,7 @@ fn rank_of(value: f64, buckets: &[Bucket], total: f64) -> f64 {
         Bucket { upper: if buckets[0].upper <= 0.0 { f64::NEG_INFINITY } else { 0.0 }, count: 0.0 };
     for bucket in buckets {
         if below.upper >= value {
-            return below.count.min(total);
+            return if below.count > total { total } else { below.count };
         }
         if bucket.upper > value {
             // A bucket without a lower end cannot be divided: all of it counts.

@@ -8,6 +8,10 @@ use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::{Arc, LazyLock};
 
+use crate::error::Result;
+use crate::eval::block::Row;
+use crate::limits::Budget;
+
 /// The label that holds the metric's name.
 pub const METRIC_NAME: &str = "__name__";
 /// The label that holds a classic histogram bucket's upper bound.
@@ -83,6 +87,21 @@ impl Labels {
         self.pairs.is_empty()
     }
 
+    /// Bytes that the set takes, without its strings, which are shared.
+    pub fn footprint(&self) -> usize {
+        size_of::<Self>() + 2 * size_of::<usize>() + size_of_val(&*self.pairs)
+    }
+
+    /// As text for an error, cut short: a label value may be long.
+    pub(crate) fn shown(&self) -> String {
+        const MOST: usize = 500;
+        let text = self.to_string();
+        match text.char_indices().nth(MOST) {
+            Some((at, _)) => format!("{}…", &text[..at]),
+            None => text,
+        }
+    }
+
     pub fn without(&self, names: &[impl AsRef<str>]) -> Self {
         self.filtered(|name| !names.iter().any(|n| n.as_ref() == name))
     }
@@ -105,12 +124,21 @@ impl Labels {
 
     /// Sets a label, or removes it if `value` is empty.
     pub fn with(&self, name: &str, value: &str) -> Self {
+        self.with_value(&name, (!value.is_empty()).then(|| value.into()))
+    }
+
+    /// As `with`, for strings that something else holds already.
+    pub(crate) fn with_shared(&self, name: &Arc<str>, value: Option<&Arc<str>>) -> Self {
+        self.with_value(name, value.cloned())
+    }
+
+    fn with_value<N: AsRef<str> + Clone + Into<Arc<str>>>(&self, name: &N, value: Option<Arc<str>>) -> Self {
         let mut pairs = self.pairs.to_vec();
-        match pairs.binary_search_by(|l| (*l.name).cmp(name)) {
-            Ok(at) if value.is_empty() => drop(pairs.remove(at)),
-            Ok(at) => pairs[at].value = value.into(),
-            Err(_) if value.is_empty() => {}
-            Err(at) => pairs.insert(at, Label { name: name.into(), value: value.into() }),
+        match (pairs.binary_search_by(|l| (*l.name).cmp(name.as_ref())), value) {
+            (Ok(at), None) => drop(pairs.remove(at)),
+            (Ok(at), Some(value)) => pairs[at].value = value,
+            (Err(_), None) => {}
+            (Err(at), Some(value)) => pairs.insert(at, Label { name: name.clone().into(), value }),
         }
         Self::from_sorted(pairs)
     }
@@ -281,25 +309,37 @@ impl Projection {
 /// Numbers groups in the order in which their first member is seen.
 pub(crate) struct Grouper<'p> {
     projection: &'p Projection,
+    budget: &'p Budget<'p>,
     ordinals: ByHash<u64, Vec<u32>>,
     first: Vec<Labels>,
 }
 
 impl<'p> Grouper<'p> {
-    pub(crate) fn new(projection: &'p Projection) -> Self {
-        Self { projection, ordinals: ByHash::default(), first: Vec::new() }
+    pub(crate) fn new(projection: &'p Projection, budget: &'p Budget<'p>) -> Self {
+        Self { projection, budget, ordinals: ByHash::default(), first: Vec::new() }
     }
 
-    pub(crate) fn ordinal(&mut self, labels: &Labels) -> usize {
+    pub(crate) fn ordinal(&mut self, labels: &Labels) -> Result<usize> {
+        /// A table entry, a list of one and the labels' handle.
+        const GROUP: usize = 96;
+        self.budget.work(labels.pairs.len() + 1)?;
         let candidates = self.ordinals.entry(self.projection.hash(labels)).or_default();
         for &at in candidates.iter() {
+            self.budget.work(labels.pairs.len())?;
             if self.projection.same(&self.first[at as usize], labels) {
-                return at as usize;
+                return Ok(at as usize);
             }
         }
+        self.budget.take(GROUP)?;
         candidates.push(self.first.len() as u32);
         self.first.push(labels.clone());
-        self.first.len() - 1
+        Ok(self.first.len() - 1)
+    }
+
+    /// The group of each row.
+    pub(crate) fn ordinals(&mut self, rows: &[Row]) -> Result<Vec<usize>> {
+        self.budget.take_all::<usize>(rows.len())?;
+        rows.iter().map(|row| self.ordinal(&row.labels)).collect()
     }
 
     /// For each group the labels of its first member.
@@ -355,17 +395,18 @@ mod tests {
     #[test]
     fn groups_are_told_apart_by_their_labels_not_by_their_hash() {
         let by_a = Projection::Only(vec!["a".into()]);
-        let mut grouper = Grouper::new(&by_a);
+        let budget = Budget::new(crate::limits::Limits::default());
+        let mut grouper = Grouper::new(&by_a, &budget);
         let sets = [[("a", "1"), ("b", "1")], [("a", "2"), ("b", "1")], [("a", "1"), ("b", "2")]];
-        let ordinals: Vec<usize> = sets.map(|s| grouper.ordinal(&Labels::from_pairs(s))).into();
+        let ordinals: Vec<usize> = sets.map(|s| grouper.ordinal(&Labels::from_pairs(s)).unwrap()).into();
         assert_eq!(ordinals, [0, 1, 0]);
 
         // All sets share one bucket of the table: equality must still keep them apart.
-        let mut crowded = Grouper::new(&by_a);
+        let mut crowded = Grouper::new(&by_a, &budget);
         let every = |v: &str| Labels::from_pairs([("a", v)]);
-        let one = crowded.ordinal(&every("1"));
+        let one = crowded.ordinal(&every("1")).unwrap();
         let hash_of_two = by_a.hash(&every("2"));
         crowded.ordinals.insert(hash_of_two, vec![one as u32]);
-        assert_ne!(crowded.ordinal(&every("2")), one);
+        assert_ne!(crowded.ordinal(&every("2")).unwrap(), one);
     }
 }

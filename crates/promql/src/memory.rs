@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::labels::{ByHash, Interner, Labels, METRIC_NAME};
+use crate::limits::Budget;
 use crate::source::{Matcher, SeriesSource, SeriesView, TimeRange};
 
 /// Series in the order in which they were added.
@@ -113,10 +114,12 @@ impl SeriesSource for MemorySource {
         &self,
         matchers: &[Matcher],
         range: TimeRange,
+        budget: &Budget<'_>,
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()> {
         let (candidates, rest) = self.candidates(matchers);
         for series in candidates.into_iter().map(|at| &self.series[at]) {
+            budget.work(1 + rest.len())?;
             if !rest.iter().all(|m| m.matches(series.labels.get(&m.name))) {
                 continue;
             }
@@ -126,7 +129,7 @@ impl SeriesSource for MemorySource {
                     return Err(Error::NativeHistogram(series.labels.clone()));
                 }
                 Some((_, Refusal::StartTimestamp)) => {
-                    return Err(Error::Unsupported(format!("a start timestamp on {}", series.labels)));
+                    return Err(Error::Experimental { what: "start timestamps", line: 1, column: 1 });
                 }
                 None => {}
             }

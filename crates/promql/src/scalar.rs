@@ -3,7 +3,7 @@
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::functions::{Function, Range};
-use crate::limits::Limits;
+use crate::limits::{Budget, Limits};
 use crate::plan::{Aggregate, AggregateOp, Binary, BinaryOp, Kind, Node, Plan};
 use crate::source::SeriesSource;
 use crate::value::Value;
@@ -39,7 +39,18 @@ pub fn autoscaling_value(
     time: i64,
     limits: Limits<'_>,
 ) -> Result<AutoscalingValue> {
-    let (result, missing) = engine.run_instant(plan, source, time, limits)?;
+    autoscaling_value_within(engine, plan, source, time, &Budget::new(limits))
+}
+
+/// As `autoscaling_value`, within what is left of a budget.
+pub fn autoscaling_value_within(
+    engine: &Engine,
+    plan: &Plan,
+    source: &dyn SeriesSource,
+    time: i64,
+    budget: &Budget<'_>,
+) -> Result<AutoscalingValue> {
+    let (result, missing) = engine.run_instant(plan, source, time, budget)?;
     let values: Vec<f64> = match result.value {
         Value::Scalar(point) => vec![point.value],
         Value::Vector(samples) => samples.iter().map(|s| s.point.value).collect(),

@@ -1,9 +1,11 @@
 //! Where the engine reads from: one trait, and the matchers it hands over.
 
-use regex::Regex;
+use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
 use crate::labels::Labels;
+use crate::limits::Budget;
+use crate::pattern::{self, Allowance, Pattern};
 
 /// Milliseconds since the epoch, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,11 +28,13 @@ pub struct SeriesView<'a> {
 /// Something that holds series.
 pub trait SeriesSource {
     /// Hands every series that all `matchers` accept, and that may have samples in `range`, to `visit`, in an order
-    /// that does not change between calls. An error of `visit` ends the selection and is returned.
+    /// that does not change between calls. An error of `visit` ends the selection and is returned. What the search
+    /// itself costs is taken off the budget.
     fn select(
         &self,
         matchers: &[Matcher],
         range: TimeRange,
+        budget: &Budget<'_>,
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()>;
 }
@@ -40,9 +44,10 @@ impl<S: SeriesSource + ?Sized> SeriesSource for &S {
         &self,
         matchers: &[Matcher],
         range: TimeRange,
+        budget: &Budget<'_>,
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()> {
-        (**self).select(matchers, range, visit)
+        (**self).select(matchers, range, budget, visit)
     }
 }
 
@@ -67,45 +72,52 @@ pub struct Matcher {
     pub name: String,
     pub op: MatchOp,
     pub value: String,
-    pattern: Pattern,
+    accepted: Accepted,
 }
 
 #[derive(Debug, Clone)]
-enum Pattern {
-    /// `a|b|c` and plain text, which is what most regular expressions in queries are.
+enum Accepted {
+    /// `a|b|c` and plain text, which is what most regular expressions in queries are; sorted.
     OneOf(Vec<String>),
-    Regex(Regex),
+    Pattern(Pattern),
 }
 
 impl Matcher {
     pub fn new(name: &str, op: MatchOp, value: &str) -> Result<Self> {
-        let pattern = match op {
-            MatchOp::Equal | MatchOp::NotEqual => Pattern::OneOf(vec![value.to_string()]),
-            MatchOp::Regex | MatchOp::NotRegex => Pattern::compile(value)?,
+        Self::within(name, op, value, &mut Allowance::default())
+            .map_err(|why| Error::Evaluation(format!("invalid regular expression {value:?}: {why}")))
+    }
+
+    /// One of several matchers that share what they may compile.
+    pub(crate) fn within(
+        name: &str,
+        op: MatchOp,
+        value: &str,
+        allowance: &mut Allowance,
+    ) -> std::result::Result<Self, pattern::Refusal> {
+        let accepted = match op {
+            MatchOp::Equal | MatchOp::NotEqual => Accepted::OneOf(vec![value.to_string()]),
+            MatchOp::Regex | MatchOp::NotRegex => Accepted::compile(value, allowance)?,
         };
-        Ok(Self { name: name.to_string(), op, value: value.to_string(), pattern })
+        Ok(Self { name: name.to_string(), op, value: value.to_string(), accepted })
     }
 
     pub(crate) fn equal(name: &str, value: &str) -> Self {
-        let pattern = Pattern::OneOf(vec![value.to_string()]);
-        Self { name: name.to_string(), op: MatchOp::Equal, value: value.to_string(), pattern }
+        let accepted = Accepted::OneOf(vec![value.to_string()]);
+        Self { name: name.to_string(), op: MatchOp::Equal, value: value.to_string(), accepted }
     }
 
     /// Any of these values.
-    pub(crate) fn one_of(name: &str, values: Vec<String>) -> Self {
+    pub(crate) fn one_of(name: &str, values: BTreeSet<String>) -> Self {
         let value = values.iter().map(|v| regex::escape(v)).collect::<Vec<_>>().join("|");
-        Self { name: name.to_string(), op: MatchOp::Regex, value, pattern: Pattern::OneOf(values) }
-    }
-
-    pub(crate) fn from_regex(name: &str, op: MatchOp, value: &str, regex: &Regex) -> Self {
-        let pattern = Pattern::compile(value).unwrap_or_else(|_| Pattern::Regex(regex.clone()));
-        Self { name: name.to_string(), op, value: value.to_string(), pattern }
+        let accepted = Accepted::OneOf(values.into_iter().collect());
+        Self { name: name.to_string(), op: MatchOp::Regex, value, accepted }
     }
 
     pub fn matches(&self, value: &str) -> bool {
-        let hit = match &self.pattern {
-            Pattern::OneOf(values) => values.iter().any(|v| v == value),
-            Pattern::Regex(regex) => regex.is_match(value),
+        let hit = match &self.accepted {
+            Accepted::OneOf(values) => values.binary_search_by(|v| v.as_str().cmp(value)).is_ok(),
+            Accepted::Pattern(pattern) => pattern.is_match(value),
         };
         hit == self.is_positive()
     }
@@ -116,26 +128,21 @@ impl Matcher {
 
     /// The values that can match, if the matcher names them all: lets an index look them up.
     pub fn exact_values(&self) -> Option<&[String]> {
-        match &self.pattern {
-            Pattern::OneOf(values) if self.is_positive() => Some(values),
+        match &self.accepted {
+            Accepted::OneOf(values) if self.is_positive() => Some(values),
             _ => None,
         }
     }
 }
 
-impl Pattern {
-    fn compile(text: &str) -> Result<Self> {
+impl Accepted {
+    fn compile(text: &str, allowance: &mut Allowance) -> std::result::Result<Self, pattern::Refusal> {
         if !text.contains(|c: char| r"\.+*?()[]{}^$".contains(c)) {
-            return Ok(Self::OneOf(text.split('|').map(str::to_string).collect()));
+            let values: BTreeSet<&str> = text.split('|').collect();
+            return Ok(Self::OneOf(values.into_iter().map(str::to_string).collect()));
         }
-        compile_anchored(text).map(Self::Regex)
+        pattern::compile(text, allowance).map(Self::Pattern)
     }
-}
-
-/// Regular expressions of the language cover the whole value, and `.` matches line breaks.
-pub(crate) fn compile_anchored(text: &str) -> Result<Regex> {
-    Regex::new(&format!("^(?s:{text})$"))
-        .map_err(|e| Error::Evaluation(format!("invalid regular expression {text:?}: {e}")))
 }
 
 #[cfg(test)]

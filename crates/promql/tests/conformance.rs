@@ -59,7 +59,7 @@ fn prometheus_test_files() {
         fill-modifier.test: passed 46 of 46
         functions.test: passed 326 of 438, skipped 112 (native histogram)
         histograms.test: passed 93 of 185, skipped 92 (native histogram)
-        info.test: passed 58 of 70, skipped 1 (native histogram), skipped 11 (experimental: info() with a selector that may match the empty string)
+        info.test: passed 69 of 70, skipped 1 (native histogram)
         limit.test: passed 1 of 37, skipped 36 (native histogram)
         literals.test: passed 25 of 25
         name_label_dropping.test: passed 30 of 30

@@ -27,6 +27,7 @@ pub mod openapi;
 mod path;
 mod prune;
 pub mod quantity;
+pub mod quota;
 mod rules;
 mod validate;
 
@@ -38,5 +39,5 @@ pub use model::{AdditionalProperties, ListType, MapType, Schema, Type};
 pub use path::Path;
 pub use prune::prune;
 pub use quantity::Quantity;
-pub use rules::Rules;
+pub use rules::{Rules, cel_text, cel_type_name};
 pub use validate::validate;

@@ -37,6 +37,19 @@ pub fn dns1123_subdomain(text: &str) -> Vec<String> {
     faults
 }
 
+/// `*.example.org`
+pub fn wildcard_subdomain(text: &str) -> Vec<String> {
+    let mut faults = too_long(text, 253);
+    if !text.strip_prefix("*.").is_some_and(is_subdomain) {
+        faults.push(pattern_fault(
+            "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+            &format!("\\*\\.{SUBDOMAIN}"),
+            &["*.example.com"],
+        ));
+    }
+    faults
+}
+
 pub fn dns1035_label(text: &str) -> Vec<String> {
     let mut faults = too_long(text, 63);
     if !(is_label(text) && text.as_bytes().first().is_some_and(u8::is_ascii_lowercase)) {

@@ -54,6 +54,21 @@ impl Quantity {
         Ok(Self { nano: if negative { -magnitude } else { magnitude }, format })
     }
 
+    pub const fn whole(units: i64) -> Self {
+        Self { nano: units as i128 * NANO, format: Format::Decimal }
+    }
+
+    /// The sum, written as the first of the two that is something.
+    pub fn plus(self, other: Self) -> Self {
+        let format = if self.nano == 0 { other.format } else { self.format };
+        Self { nano: (self.nano + other.nano).clamp(-MAX, MAX), format }
+    }
+
+    /// The difference, written as the first of the two that is something.
+    pub fn minus(self, other: Self) -> Self {
+        self.plus(Self { nano: -other.nano, ..other })
+    }
+
     pub fn is_zero(&self) -> bool {
         self.nano == 0
     }

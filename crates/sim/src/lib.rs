@@ -18,6 +18,7 @@ mod run;
 mod scenario;
 mod seconds;
 mod series;
+pub mod vertices;
 mod world;
 
 pub use load::{Load, Shape};

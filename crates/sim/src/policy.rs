@@ -3,7 +3,9 @@
 mod demand;
 mod hpa;
 mod hvpa;
+mod unsynchronized;
 mod vertex;
+mod vpa;
 
 use jiff::{SignedDuration, Timestamp};
 use promql::MemorySource;
@@ -30,6 +32,8 @@ pub enum Scaler {
     Demand(Box<demand::Scaler>),
     Vertex(Box<vertex::Scaler>),
     Hvpa(Box<hvpa::Scaler>),
+    Vpa(Box<hvpa::Scaler>),
+    Unsynchronized(Box<unsynchronized::Scaler>),
 }
 
 /// What a policy sees.
@@ -90,12 +94,18 @@ impl Scaler {
             ("autoscaling.k8s.io/v1alpha1", "Hvpa") => {
                 hvpa::Scaler::new(manifest, pods, metrics).map(|scaler| Scaler::Hvpa(Box::new(scaler)))
             }
+            ("autoscaling.k8s.io/v1", "VerticalPodAutoscaler") => {
+                vpa::scaler(manifest, pods, metrics).map(|scaler| Scaler::Vpa(Box::new(scaler)))
+            }
+            ("v1", "List") => unsynchronized::Scaler::new(manifest, pods, metrics)
+                .map(|scaler| Scaler::Unsynchronized(Box::new(scaler))),
             (api_version, kind) => Err(Error::field(
                 "kind",
                 format!(
                     "expected an autoscaling/v2 HorizontalPodAutoscaler, an apps/v1 Deployment or StatefulSet, a \
-                     numaflow.numaproj.io/v1alpha1 Vertex or MonoVertex, or an autoscaling.k8s.io/v1alpha1 Hvpa, \
-                     found {api_version:?} {kind:?}"
+                     numaflow.numaproj.io/v1alpha1 Vertex or MonoVertex, an autoscaling.k8s.io/v1alpha1 Hvpa, an \
+                     autoscaling.k8s.io/v1 VerticalPodAutoscaler, or a v1 List of a HorizontalPodAutoscaler and a \
+                     VerticalPodAutoscaler, found {api_version:?} {kind:?}"
                 ),
             )),
         }
@@ -107,6 +117,8 @@ impl Scaler {
             Scaler::Demand(_) => "function on demand",
             Scaler::Vertex(scaler) => scaler.kind(),
             Scaler::Hvpa(_) => "Hvpa",
+            Scaler::Vpa(_) => "VerticalPodAutoscaler",
+            Scaler::Unsynchronized(_) => "HorizontalPodAutoscaler and VerticalPodAutoscaler",
         }
     }
 
@@ -120,7 +132,8 @@ impl Scaler {
             Scaler::Hpa(scaler) => scaler.decide(view),
             Scaler::Demand(scaler) => scaler.decide(view),
             Scaler::Vertex(scaler) => scaler.decide(view),
-            Scaler::Hvpa(scaler) => scaler.decide(view),
+            Scaler::Hvpa(scaler) | Scaler::Vpa(scaler) => scaler.decide(view),
+            Scaler::Unsynchronized(scaler) => scaler.decide(view),
         }
     }
 }

@@ -11,11 +11,15 @@ use serde::Serialize;
 
 use crate::{
     Scenario, Seconds,
-    world::{Step, World},
+    scenario::Pods,
+    world::{Size, Step, World},
 };
 
 /// As many points as a chart can show.
 const MAX_POINTS: u64 = 720;
+
+/// Moves of two axes within this many seconds have to do with each other.
+const AT_ODDS: f64 = 1200.0;
 
 /// Demand below this is floating-point dust.
 const DUST: f64 = 1e-6;
@@ -68,6 +72,16 @@ pub struct Summary {
     pub time_behind: Seconds,
     /// Times that demand found no pod ready.
     pub cold_starts: u64,
+    /// CPU that the load would have taken beyond what the ready pods could give, times hours.
+    pub unmet_core_hours: f64,
+    /// The most cores that were requested at a time.
+    pub peak_cores: f64,
+    /// Changes of the pods' size.
+    pub resizes: u64,
+    /// Changes of one axis soon after the other one moved the opposite way: two scalers at odds.
+    pub opposed: u64,
+    /// Changes that made fewer pods larger or more pods smaller in one write.
+    pub trades: u64,
 }
 
 /// A decision that changed something.
@@ -105,6 +119,10 @@ pub struct Point {
     pub desired: i32,
     pub ready: usize,
     pub backlog: f64,
+    /// Cores that all pods request together.
+    pub cores: f64,
+    /// CPU that a pod is to request, in thousandths of a core.
+    pub size: u64,
 }
 
 // === impl Report ===
@@ -150,9 +168,12 @@ pub(crate) struct Totals {
     reasons: Vec<(&'static str, u64)>,
     replica_seconds: f64,
     core_seconds: f64,
+    unmet_seconds: f64,
     behind: f64,
     is_cold: bool,
     last_direction: i32,
+    /// When each axis last moved and which way: replicas, size.
+    last_moves: [Option<(f64, i32)>; 2],
 }
 
 impl Totals {
@@ -163,8 +184,18 @@ impl Totals {
         }
     }
 
-    pub fn changed(&mut self, from: i32, to: i32) {
+    pub fn changed(&mut self, t: f64, (from, to): (i32, i32), (small, large): (Size, Size)) {
         self.summary.changes += 1;
+        let moves = [(to - from).signum(), large.cpu.cmp(&small.cpu) as i32];
+        self.summary.resizes += u64::from(small != large);
+        self.summary.trades += u64::from(moves[0] * moves[1] < 0);
+        for (axis, &direction) in moves.iter().enumerate() {
+            let other = self.last_moves[1 - axis].filter(|(at, _)| moves[1 - axis] == 0 && t - at <= AT_ODDS);
+            self.summary.opposed += u64::from(other.is_some_and(|(_, other)| other * direction < 0));
+        }
+        for (axis, direction) in moves.into_iter().enumerate().filter(|(_, direction)| *direction != 0) {
+            self.last_moves[axis] = Some((t, direction));
+        }
         let direction = (to - from).signum();
         if direction != 0 {
             self.summary.reversals += u64::from(self.last_direction == -direction);
@@ -172,14 +203,17 @@ impl Totals {
         }
     }
 
-    pub fn step(&mut self, dt: f64, load: f64, passed: &Step, world: &World) {
+    pub fn step(&mut self, pods: &Pods, dt: f64, load: f64, passed: &Step, world: &World) {
         let summary = &mut self.summary;
+        let cores = world.requested_cpu() as f64 / 1000.0;
+        summary.peak_cores = summary.peak_cores.max(cores);
+        self.unmet_seconds += (load - passed.capacity).max(0.0) * pods.cpu_per_unit() / 1000.0 * dt;
         summary.demand += passed.arrived;
         summary.missed += passed.missed;
         summary.worst_backlog = summary.worst_backlog.max(world.backlog());
         summary.peak_replicas = summary.peak_replicas.max(world.pods().len());
         self.replica_seconds += world.pods().len() as f64 * dt;
-        self.core_seconds += world.requested_cpu() as f64 / 1000.0 * dt;
+        self.core_seconds += cores * dt;
         let is_behind = load > passed.capacity + DUST || passed.missed > DUST || world.backlog() > DUST;
         self.behind = if is_behind { self.behind + dt } else { 0.0 };
         summary.time_to_recover.0 = summary.time_to_recover.0.max(self.behind);
@@ -195,6 +229,7 @@ impl Totals {
             missed_percent: if demand > 0.0 { self.summary.missed / demand * 100.0 } else { 0.0 },
             replica_hours: self.replica_seconds / 3600.0,
             core_hours: self.core_seconds / 3600.0,
+            unmet_core_hours: self.unmet_seconds / 3600.0,
             ..self.summary
         }
     }
@@ -244,6 +279,8 @@ impl Recorder {
             desired,
             ready: world.n_ready(t + self.step),
             backlog: world.backlog(),
+            cores: world.requested_cpu() as f64 / 1000.0,
+            size: world.size().cpu,
         });
         self.n = 0;
     }

@@ -86,16 +86,19 @@ fn run_policy(scenario: &Scenario, policy: &Policy) -> Run {
                     why: outcome.words.why(),
                     explanation: outcome.words.explain(),
                 });
-                totals.changed(replicas, wanted);
-                world.resize(size);
-                if !world.is_rolling() {
+                totals.changed(t, (replicas, wanted), (world.size(), size));
+                world.resize(pods, t, size);
+                if pods.resize.is_some() || !world.is_rolling() {
                     world.scale(pods, *seed, t, usize::try_from(wanted).unwrap_or(0));
                 }
                 (replicas, last_scaled) = (wanted, Some(t));
             }
         }
         let target = usize::try_from(replicas).unwrap_or(0);
-        match world.is_rolling() {
+        if pods.resize.is_some() {
+            world.finish_resizes(t);
+        }
+        match world.is_rolling() && pods.resize.is_none() {
             true => world.roll(pods, *seed, t, target),
             // What a rollout left over or left out.
             false if world.pods().len() != target => world.scale(pods, *seed, t, target),
@@ -108,7 +111,7 @@ fn run_policy(scenario: &Scenario, policy: &Policy) -> Run {
             next_measure += metrics.interval.0;
             pipeline.measure(metrics, pods, *seed, end, &world);
         }
-        totals.step(step, load, &passed, &world);
+        totals.step(pods, step, load, &passed, &world);
         recorder.step(t, load, &passed, replicas, &world);
     }
     happenings.sort_by(|a, b| a.at.0.total_cmp(&b.at.0));

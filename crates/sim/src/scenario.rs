@@ -67,7 +67,8 @@ struct Form {
 struct PolicyForm {
     name: String,
     /// A HorizontalPodAutoscaler (autoscaling/v2), a Deployment or StatefulSet with SlimFaas/* annotations, a Vertex or
-    /// MonoVertex (numaflow.numaproj.io/v1alpha1), or an Hvpa (autoscaling.k8s.io/v1alpha1).
+    /// MonoVertex (numaflow.numaproj.io/v1alpha1), an Hvpa (autoscaling.k8s.io/v1alpha1), a VerticalPodAutoscaler
+    /// (autoscaling.k8s.io/v1), or a List of a HorizontalPodAutoscaler and a VerticalPodAutoscaler that know nothing of each other.
     manifest: serde_json::Value,
 }
 
@@ -84,6 +85,8 @@ pub struct Pods {
     /// How long demand waits for a pod before it is missed; without it, it waits for ever, as messages do.
     pub patience: Option<Seconds>,
     pub requests: Resources,
+    /// How long a pod takes to run at a new size in place; if left out, pods are replaced in a rolling update.
+    pub resize: Option<Seconds>,
     /// CPU of a pod that is fully busy; the request if left out.
     pub busy_cpu: Resources,
     /// Memory that a pod uses; half its request if left out.
@@ -259,6 +262,7 @@ impl Default for Pods {
             service_time: Seconds(0.1),
             patience: Some(Seconds(0.0)),
             requests: Resources { cpu: Some(500), memory: Some(256 << 20) },
+            resize: None,
             busy_cpu: Resources::default(),
             used_memory: Resources::default(),
             start_failure: 0.0,
@@ -376,14 +380,14 @@ mod tests {
             metrics.loss: expected a share from 0 to 1
             pods.capacity: expected what a pod serves a second, more than 0
             the scenario cannot be read: line 4 column 1: unknown field `podz`, expected one of name, description, seed, start, duration, tick, step, load, pods, metrics, policies
-            policies[0].manifest.kind: expected an autoscaling/v2 HorizontalPodAutoscaler, an apps/v1 Deployment or StatefulSet, a numaflow.numaproj.io/v1alpha1 Vertex or MonoVertex, or an autoscaling.k8s.io/v1alpha1 Hvpa, found "v1" "Pod"
+            policies[0].manifest.kind: expected an autoscaling/v2 HorizontalPodAutoscaler, an apps/v1 Deployment or StatefulSet, a numaflow.numaproj.io/v1alpha1 Vertex or MonoVertex, an autoscaling.k8s.io/v1alpha1 Hvpa, an autoscaling.k8s.io/v1 VerticalPodAutoscaler, or a v1 List of a HorizontalPodAutoscaler and a VerticalPodAutoscaler, found "v1" "Pod"
             policies[0].manifest.spec.maxReplicas: expected a number from 3 to 2147483647, found 1
             policies[0].manifest.spec.metrics[0].external.metric.name: nothing is known of "depth"; say under metrics.signals whether it stands for load, served or backlog
-            policies[0].manifest.annotations[SlimFaas/ReplicasMin]: expected a number, found "many"
-            policies[0].manifest.annotations[SlimFaas/Scale].ReplicaMax: invalid type: string "x", expected i32
+            policies[0].manifest.annotations[SlimFaas/ReplicasMin]: expected a whole number from 0 to 150000, found "many"
+            policies[0].manifest.annotations[SlimFaas/Scale]: ReplicaMax: expected a whole number of at most 2147483647, found "x" at line 1 column 17
             policies[0].manifest.annotations[SlimFaas/Scale].Triggers[0].Query: nothing is known of "x"; say under metrics.series what it follows
             policies[0].manifest.spec.scale.max: expected a number from 4 to 2147483647, found 2
-            policies[0].manifest.spec: expected mode, ratioBasedScalingSpec or weightBasedScalingIntervals"#]].assert_eq(&errors.join("\n"));
+            policies[0].manifest.spec: missing field `targetRef`"#]].assert_eq(&errors.join("\n"));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct Pod {
     pub created: f64,
     pub ready_at: f64,
     pub size: Size,
+    /// When it got, or gets, the size that pods are made with now.
+    pub sized_at: f64,
 }
 
 /// Requests: thousandths of a core, bytes.
@@ -61,7 +63,8 @@ impl World {
         world.scale(model, seed, 0.0, model.initial);
         // The first pods are there when the story begins.
         for pod in &mut world.pods {
-            (pod.created, pod.ready_at) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+            (pod.created, pod.ready_at, pod.sized_at) =
+                (f64::NEG_INFINITY, f64::NEG_INFINITY, f64::NEG_INFINITY);
         }
         world
     }
@@ -113,7 +116,7 @@ impl World {
             }
             ready_at += RESTART_DELAY + model.start_up.0;
         }
-        self.pods.push(Pod { id, created: t, ready_at, size: self.size });
+        self.pods.push(Pod { id, created: t, ready_at, size: self.size, sized_at: t });
     }
 
     /// The oldest ready pods crash and start again.
@@ -126,8 +129,25 @@ impl World {
         crashed
     }
 
-    pub fn resize(&mut self, size: Size) {
+    pub fn resize(&mut self, model: &Pods, t: f64, size: Size) {
         self.size = size;
+        if let Some(length) = model.resize {
+            for pod in &mut self.pods {
+                pod.sized_at = if pod.size == size { pod.sized_at } else { t + length.0 };
+            }
+        }
+    }
+
+    /// Pods whose time of resizing is over run at the new size.
+    pub fn finish_resizes(&mut self, t: f64) {
+        for pod in self.pods.iter_mut().filter(|pod| pod.sized_at <= t) {
+            pod.size = self.size;
+        }
+    }
+
+    /// When all pods ran, or will run, as many and as large as they are meant to be.
+    pub fn settled_at(&self) -> f64 {
+        self.pods.iter().map(|pod| pod.ready_at.max(pod.sized_at)).fold(f64::NEG_INFINITY, f64::max)
     }
 
     pub fn is_rolling(&self) -> bool {
@@ -259,7 +279,7 @@ mod tests {
         let pods = model(10.0, 5.0, None);
         let mut world = World::new(&Pods { initial: 4, ..pods.clone() }, 0);
         let bigger = Size { cpu: pods.size().cpu * 2, ..pods.size() };
-        world.resize(bigger);
+        world.resize(&pods, 0.0, bigger);
         let mut seconds = 0;
         while world.is_rolling() {
             world.roll(&pods, 0, f64::from(seconds), 4);
@@ -269,6 +289,19 @@ mod tests {
         }
         assert_eq!(world.pods().len(), 4);
         assert_eq!(world.capacity(&pods, f64::from(seconds)), 40.0, "twice the cores serve twice as much");
+    }
+
+    #[test]
+    fn pods_are_resized_in_place() {
+        let pods = Pods { initial: 2, resize: Some(Seconds(5.0)), ..model(10.0, 5.0, None) };
+        let mut world = World::new(&pods, 0);
+        world.resize(&pods, 100.0, Size { cpu: pods.size().cpu * 2, ..pods.size() });
+        world.finish_resizes(104.0);
+        assert!(world.is_rolling());
+        assert_eq!((world.capacity(&pods, 104.0), world.settled_at()), (10.0, 105.0));
+        world.finish_resizes(105.0);
+        assert!(!world.is_rolling());
+        assert_eq!((world.pods().len(), world.capacity(&pods, 105.0)), (2, 20.0));
     }
 
     proptest! {

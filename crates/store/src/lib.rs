@@ -9,6 +9,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod address;
 mod embedded;
 mod mailbox;
 mod nats;
@@ -22,9 +23,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
 
-pub use embedded::Embedded;
+pub use address::Address;
+pub use embedded::{Embedded, explain, open_database};
 pub use nats::Nats;
-pub use open::{Limits, Options, open};
+pub use open::{Bound, Limits, NatsAccount, Options, open};
 
 pub type Shared = Arc<dyn Store>;
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -106,6 +108,8 @@ pub struct Take {
     pub spots: Vec<Arc<str>>,
     /// At one spot, those given out before included, whoever took them.
     pub per_spot: usize,
+    /// Heads and bodies, those given out now together. The first is given out however large it is.
+    pub bytes: u64,
     /// Given out again after so long, unless settled or extended.
     pub lease: Duration,
 }
@@ -137,6 +141,7 @@ pub enum Place {
     Dead {
         attempts: u32,
         reason: String,
+        died_unix_ms: i64,
     },
 }
 
@@ -159,6 +164,36 @@ pub struct Dead {
     pub reason: String,
     pub died_unix_ms: i64,
 }
+
+/// A part of a list, in the order in which its items were handed in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// It may be cut shorter than this, so that it stays small.
+    pub limit: usize,
+    /// Begins behind this one: [`DeadPage::next`] of the page before.
+    pub after: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeadPage {
+    pub letters: Vec<Dead>,
+    /// None if nothing follows.
+    pub next: Option<u64>,
+}
+
+/// What this process threw away to stay within [`Limits`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    pub dead_letters: u64,
+    /// Not those that a server of NATS threw away by itself.
+    pub results: u64,
+}
+
+/// Keys under this prefix are bounded in all ([`Limits::results`]).
+pub const RESULTS: &str = "async-result/";
+
+/// A page has no more bytes of heads than this, but one letter at least.
+const PAGE_BYTES: usize = 1 << 20;
 
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
@@ -190,7 +225,11 @@ pub trait Store: Send + Sync + 'static {
     /// that hold anything come first; of several changes in a row one may be told. The stream ends if the store can no
     /// longer tell; whoever listens begins again.
     async fn queue_changes(&self) -> Result<BoxStream<'static, String>>;
-    async fn dead(&self, queue: &str) -> Result<Vec<Dead>>;
+    /// What an item was handed in with, beside its body.
+    async fn head(&self, queue: &str, id: &str) -> Result<Option<Bytes>>;
+    /// Without bodies, and without making those wait who write.
+    async fn dead(&self, queue: &str, page: Page) -> Result<DeadPage>;
+    fn dropped(&self) -> Dropped;
     /// From the dead back into the queue, with its attempts forgotten; false if there is no such item.
     async fn replay(&self, queue: &str, id: &str) -> Result<bool>;
     /// False if there is no such dead item.

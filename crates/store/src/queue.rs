@@ -4,13 +4,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
+    ops::Bound,
     sync::Arc,
 };
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, Dead, Place, Settle, Take};
+use crate::{Counts, Dead, Limits, Place, Settle, Take};
 
 /// Milliseconds since 1970.
 pub type Millis = i64;
@@ -67,6 +68,9 @@ pub struct Queue {
     spots: HashMap<Arc<str>, usize>,
     waits: BTreeSet<(Millis, u64)>,
     dead: BTreeSet<u64>,
+    /// The same by the time of their death.
+    deaths: BTreeSet<(Millis, u64)>,
+    dead_bytes: u64,
 }
 
 impl Queue {
@@ -74,12 +78,9 @@ impl Queue {
         self.items.is_empty()
     }
 
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// How many items are not dead, and their bytes.
+    pub fn load(&self) -> (usize, u64) {
+        (self.items.len() - self.dead.len(), self.bytes - self.dead_bytes)
     }
 
     pub fn place(&self, id: &str) -> Option<u64> {
@@ -95,7 +96,7 @@ impl Queue {
         self.remove(place);
         self.bytes += item.bytes;
         self.places.insert(item.id.clone(), place);
-        self.index(place, &item.state);
+        self.index(place, &item.state, item.bytes);
         self.items.insert(place, item);
     }
 
@@ -103,14 +104,14 @@ impl Queue {
         let item = self.items.remove(&place)?;
         self.bytes -= item.bytes;
         self.places.remove(&item.id);
-        self.unindex(place, &item.state);
+        self.unindex(place, &item.state, item.bytes);
         Some(item)
     }
 
     pub fn set(&mut self, place: u64, attempts: u32, state: State) {
         let Some(mut item) = self.items.remove(&place) else { return };
-        self.unindex(place, &item.state);
-        self.index(place, &state);
+        self.unindex(place, &item.state, item.bytes);
+        self.index(place, &state, item.bytes);
         item.attempts = attempts;
         item.state = state;
         self.items.insert(place, item);
@@ -148,7 +149,13 @@ impl Queue {
             *given += usize::from(is_free);
             is_free.then_some(index)
         });
-        self.ready.iter().copied().zip(free).take(room).collect()
+        let mut bytes = 0;
+        let fits = |(nth, (place, _)): &(usize, (u64, usize))| {
+            bytes += self.items[place].bytes;
+            *nth == 0 || bytes <= take.bytes
+        };
+        let chosen = self.ready.iter().copied().zip(free).take(room).enumerate().take_while(fits);
+        chosen.map(|(_, chosen)| chosen).collect()
     }
 
     pub fn spots(&self) -> &HashMap<Arc<str>, usize> {
@@ -170,11 +177,18 @@ impl Queue {
         }
     }
 
-    pub fn dead(&self) -> impl Iterator<Item = (u64, &Item)> {
-        self.dead.iter().map(|place| (*place, &self.items[place]))
+    /// Those behind a place.
+    pub fn dead_after(&self, after: Option<u64>) -> impl Iterator<Item = (u64, &Item)> {
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.dead.range((begin, Bound::Unbounded)).map(|place| (*place, &self.items[place]))
     }
 
-    fn index(&mut self, place: u64, state: &State) {
+    /// When the first of the dead died.
+    pub fn first_death(&self) -> Option<Millis> {
+        self.deaths.first().map(|(at, _)| *at)
+    }
+
+    fn index(&mut self, place: u64, state: &State, bytes: u64) {
         match state {
             State::Ready => drop(self.ready.insert(place)),
             State::Taken { until, spot, .. } => {
@@ -182,11 +196,15 @@ impl Queue {
                 *self.spots.entry(spot.clone()).or_default() += 1;
             }
             State::Waiting { until } => drop(self.waits.insert((*until, place))),
-            State::Dead { .. } => drop(self.dead.insert(place)),
+            State::Dead { at, .. } => {
+                self.dead.insert(place);
+                self.deaths.insert((*at, place));
+                self.dead_bytes += bytes;
+            }
         }
     }
 
-    fn unindex(&mut self, place: u64, state: &State) {
+    fn unindex(&mut self, place: u64, state: &State, bytes: u64) {
         // what was due stands in `ready`, whatever its state says
         self.ready.remove(&place);
         match state {
@@ -197,9 +215,44 @@ impl Queue {
                 }
             }
             State::Waiting { until } => drop(self.waits.remove(&(*until, place))),
-            State::Dead { .. } => drop(self.dead.remove(&place)),
+            State::Dead { at, .. } => {
+                if self.dead.remove(&place) {
+                    self.deaths.remove(&(*at, place));
+                    self.dead_bytes -= bytes;
+                }
+            }
         }
     }
+}
+
+/// The dead of all queues that are too old or too many, the oldest first: the queue of each, and its place there.
+pub fn excess<'a>(
+    queues: impl Iterator<Item = (&'a str, &'a Queue)>,
+    limits: &Limits,
+    now: Millis,
+) -> Vec<(&'a str, u64)> {
+    let mut lines: Vec<_> = queues
+        .filter(|(_, queue)| !queue.dead.is_empty())
+        .map(|(name, queue)| (name, queue, queue.deaths.iter().peekable()))
+        .collect();
+    let mut items: usize = lines.iter().map(|(_, queue, _)| queue.dead.len()).sum();
+    let mut bytes: u64 = lines.iter().map(|(_, queue, _)| queue.dead_bytes).sum();
+    let mut excess = Vec::new();
+    loop {
+        let first = lines.iter_mut().filter_map(|(name, queue, deaths)| {
+            let next = **deaths.peek()?;
+            Some((next, *name, *queue, deaths))
+        });
+        let Some(((at, place), name, queue, deaths)) = first.min_by_key(|(next, ..)| *next) else { break };
+        if after(at, limits.dead_age) > now && !limits.dead.is_exceeded(items, bytes) {
+            break;
+        }
+        deaths.next();
+        items -= 1;
+        bytes -= queue.items[&place].bytes;
+        excess.push((name, place));
+    }
+    excess
 }
 
 impl Item {
@@ -245,7 +298,9 @@ impl Item {
             State::Taken { ticket, until, .. } if *until > now => {
                 Place::InFlight { attempt: self.attempts, ticket: *ticket }
             }
-            State::Dead { reason, .. } => Place::Dead { attempts: self.attempts, reason: reason.clone() },
+            State::Dead { reason, at } => {
+                Place::Dead { attempts: self.attempts, reason: reason.clone(), died_unix_ms: *at }
+            }
             State::Ready | State::Waiting { .. } | State::Taken { .. } => {
                 Place::Waiting { attempts: self.attempts }
             }

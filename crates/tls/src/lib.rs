@@ -2,7 +2,8 @@
 //!
 //! Pods and kubelets sign their own serving certificates, and Kubernetes itself does not verify them when it probes a
 //! pod or asks a node. Whoever is asked is found by an address that the API server named; the encryption keeps out who
-//! listens, not who answers. Nothing secret may be sent over such a connection.
+//! listens, not who answers. Nothing secret may be sent over such a connection, unless it stays on this
+//! machine.
 
 use std::sync::{Arc, OnceLock};
 

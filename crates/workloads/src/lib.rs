@@ -1,5 +1,5 @@
-//! The workload controllers: Deployment, ReplicaSet, StatefulSet, endpoints, garbage collection, namespaces,
-//! PodDisruptionBudget and HPA.
+//! The workload controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, garbage
+//! collection, namespaces, ResourceQuota, PodDisruptionBudget and HPA.
 //!
 //! They know only [`kube::Client`]. On the embedded API they do what kube-controller-manager does on a real cluster,
 //! with the same names, annotations, conditions and reasons.
@@ -10,18 +10,26 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod cronjob;
+mod daemonset;
 mod deployment;
 mod disruption;
 mod endpoints;
 mod garbage;
 mod hpa;
+mod job;
 mod namespace;
 mod object;
 mod options;
+mod quota;
 mod replicaset;
 mod start;
 mod statefulset;
 mod universe;
 
+pub use hpa::{
+    advice::{Advice, Advisor, Question},
+    metrics::{Usage, parse_selector},
+};
 pub use options::{Name, Options, UnknownName};
 pub use start::Controllers;

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
 
-use crate::{deployment, disruption, endpoints, garbage, hpa, namespace, replicaset, statefulset};
+use crate::{
+    cronjob, daemonset, deployment, disruption, endpoints, garbage, hpa, job, namespace, quota, replicaset,
+    statefulset,
+};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -11,6 +14,8 @@ pub struct Options {
     pub hpa_sync_period: Duration,
     /// What kube-controller-manager takes as `--horizontal-pod-autoscaler-*` flags.
     pub hpa_settings: decide::hpa::Settings,
+    /// Where decisions are noted, for who asks why.
+    pub history: scaling::History,
     /// How often each kind is listed anew, in case a watch lost an event.
     pub relist_period: Duration,
 }
@@ -21,9 +26,13 @@ pub enum Name {
     Deployment,
     ReplicaSet,
     StatefulSet,
+    DaemonSet,
+    Job,
+    CronJob,
     Endpoints,
     GarbageCollector,
     Namespace,
+    ResourceQuota,
     Disruption,
     HorizontalPodAutoscaler,
 }
@@ -40,19 +49,24 @@ impl Default for Options {
             which: Name::ALL.into(),
             hpa_sync_period: Duration::from_secs(15),
             hpa_settings: decide::hpa::Settings::default(),
+            history: scaling::History::default(),
             relist_period: Duration::from_secs(300),
         }
     }
 }
 
 impl Name {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 12] = [
         Self::Deployment,
         Self::ReplicaSet,
         Self::StatefulSet,
+        Self::DaemonSet,
+        Self::Job,
+        Self::CronJob,
         Self::Endpoints,
         Self::GarbageCollector,
         Self::Namespace,
+        Self::ResourceQuota,
         Self::Disruption,
         Self::HorizontalPodAutoscaler,
     ];
@@ -62,11 +76,33 @@ impl Name {
             Self::Deployment => deployment::NAME,
             Self::ReplicaSet => replicaset::NAME,
             Self::StatefulSet => statefulset::NAME,
+            Self::DaemonSet => daemonset::NAME,
+            Self::Job => job::NAME,
+            Self::CronJob => cronjob::NAME,
             Self::Endpoints => endpoints::NAME,
             Self::GarbageCollector => garbage::NAME,
             Self::Namespace => namespace::NAME,
+            Self::ResourceQuota => quota::NAME,
             Self::Disruption => disruption::NAME,
             Self::HorizontalPodAutoscaler => hpa::NAME,
+        }
+    }
+
+    /// What it does, in a line.
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::Deployment => "Deployments: ReplicaSets, rolling updates and roll-backs",
+            Self::ReplicaSet => "ReplicaSets: as many pods as wanted",
+            Self::StatefulSet => "StatefulSets: pods with names and an order",
+            Self::DaemonSet => "DaemonSets: a pod on every node that wants it",
+            Self::Job => "Jobs: pods that run until enough of them succeeded",
+            Self::CronJob => "CronJobs: a Job for each time of a schedule",
+            Self::ResourceQuota => "counts what ResourceQuotas limit",
+            Self::Endpoints => "Endpoints and EndpointSlices of Services",
+            Self::GarbageCollector => "deletes what has lost its owners",
+            Self::Namespace => "empties namespaces that are deleted",
+            Self::Disruption => "PodDisruptionBudgets",
+            Self::HorizontalPodAutoscaler => "HorizontalPodAutoscalers",
         }
     }
 }

@@ -1,132 +1,159 @@
 //! Wires caches, queues and controllers together, and runs them.
 
-use std::{fmt::Debug, future::Future, sync::Arc};
+use std::{future::Future, sync::Arc};
 
-use engine::{Cache, Engine, Key, Queue, kind::Kind};
-use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
-use tokio::task::JoinSet;
+use engine::{Engine, Fence, Key, Queue, Reconcile, Scope, Selection, Supervisor};
+use kube::Client;
 
 use crate::{
-    deployment, disruption, endpoints, garbage, hpa, namespace,
+    cronjob, daemonset, deployment, disruption, endpoints, garbage, hpa, job, namespace,
     options::{Name, Options},
-    replicaset, statefulset,
+    quota, replicaset, statefulset,
     universe::Universe,
 };
 
+/// The name under which the API notes which fields are ours.
+const MANAGER: &str = "ballast-workloads";
+
 /// The workload controllers, ready to run.
 pub struct Controllers {
-    client: Client,
+    engine: Engine,
     options: Options,
 }
 
 impl Controllers {
+    /// On an engine of their own.
     pub fn new(client: Client, options: Options) -> Self {
-        Self { client, options }
+        let engine = Engine::new(client, Supervisor::default(), options.relist_period);
+        Self { engine, options }
+    }
+
+    /// On that of the process, which others read from too.
+    pub fn on(engine: Engine, options: Options) -> Self {
+        Self { engine, options }
     }
 
     /// Runs until `shutdown` resolves. Whatever is under way then is dropped: every plan can be made again from what
     /// the API holds.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        let mut tasks = JoinSet::new();
-        self.start(&mut tasks);
+        let scopes = self.start();
         shutdown.await;
-        tasks.shutdown().await;
+        for scope in scopes {
+            scope.stop().await;
+        }
     }
 
-    fn start(self, tasks: &mut JoinSet<()>) {
-        let Self { client, options } = self;
+    fn start(self) -> Vec<Scope> {
+        let Self { engine, options } = self;
         let wants = |name: Name| options.which.contains(&name);
-        let universe = Universe::new(client.clone(), options.relist_period);
+        let universe = Universe::new(&engine);
+        let client = engine.client().clone();
+        let mut scopes = Vec::new();
+        let mut add = |name: Name, start: &dyn Fn(&Starting<'_>)| {
+            if wants(name) {
+                let scope = engine.scope(name.as_str());
+                start(&Starting { scope: &scope, engine: &engine, universe: &universe });
+                scopes.push(scope);
+            }
+        };
+        add(Name::ReplicaSet, &|at| {
+            at.run(|queue| replicaset::Controller::new(at.cache(), at.cache(), queue));
+        });
+        add(Name::Deployment, &|at| {
+            at.run(|queue| deployment::Controller::new(at.cache(), at.cache(), at.cache(), queue));
+        });
+        add(Name::StatefulSet, &|at| {
+            at.run(|queue| statefulset::Controller::new(at.cache(), at.cache(), at.cache(), queue));
+        });
+        add(Name::DaemonSet, &|at| {
+            at.run(|queue| daemonset::Controller::new(at.cache(), at.cache(), at.cache(), queue));
+        });
+        add(Name::Job, &|at| {
+            at.run(|queue| job::Controller::new(at.cache(), at.cache(), queue));
+        });
+        add(Name::CronJob, &|at| {
+            at.run(|queue| cronjob::Controller::new(at.cache(), at.cache(), queue));
+        });
+        add(Name::Endpoints, &|at| {
+            at.run(|queue| endpoints::Controller::new(at.cache(), at.cache(), at.cache(), at.cache(), queue));
+        });
+        add(Name::Disruption, &|at| {
+            at.run(|queue| {
+                let controller = disruption::Controller {
+                    client: client.clone(),
+                    budgets: at.cache(),
+                    pods: at.cache(),
+                    deployments: at.cache(),
+                    replica_sets: at.cache(),
+                    stateful_sets: at.cache(),
+                    universe: universe.clone(),
+                };
+                controller.listen(queue);
+                controller
+            });
+        });
+        add(Name::Namespace, &|at| {
+            at.run(|queue| namespace::Controller::new(client.clone(), at.cache(), universe.clone(), queue));
+        });
+        add(Name::ResourceQuota, &|at| {
+            at.run(|queue| quota::Controller::new(at.scope, queue));
+        });
+        add(Name::GarbageCollector, &|at| {
+            at.run(|queue| garbage::Controller::new(client.clone(), universe.clone(), queue.clone()));
+        });
+        add(Name::HorizontalPodAutoscaler, &|at| {
+            at.run(|queue| {
+                hpa::Controller::new(
+                    client.clone(),
+                    at.cache(),
+                    at.cache(),
+                    universe.clone(),
+                    &options,
+                    queue,
+                )
+            });
+        });
         let needs_universe =
             [Name::GarbageCollector, Name::Namespace, Name::Disruption, Name::HorizontalPodAutoscaler]
                 .into_iter()
                 .any(wants);
-        let engine = Engine::new(client.clone(), "ballast-workloads", options.relist_period);
-        let mut caches = Caches { engine, universe: universe.clone() };
-
-        if wants(Name::ReplicaSet) {
-            let queue = Arc::default();
-            let controller = replicaset::Controller::new(caches.get(), caches.get(), &queue);
-            caches.engine.add(controller, queue);
-        }
-        if wants(Name::Deployment) {
-            let queue = Arc::default();
-            let controller = deployment::Controller::new(caches.get(), caches.get(), caches.get(), &queue);
-            caches.engine.add(controller, queue);
-        }
-        if wants(Name::StatefulSet) {
-            let queue = Arc::default();
-            let controller = statefulset::Controller::new(caches.get(), caches.get(), caches.get(), &queue);
-            caches.engine.add(controller, queue);
-        }
-        if wants(Name::Endpoints) {
-            let queue = Arc::default();
-            let controller =
-                endpoints::Controller::new(caches.get(), caches.get(), caches.get(), caches.get(), &queue);
-            caches.engine.add(controller, queue);
-        }
-        if wants(Name::Disruption) {
-            let queue = Arc::default();
-            let controller = disruption::Controller {
-                client: client.clone(),
-                budgets: caches.get(),
-                pods: caches.get(),
-                deployments: caches.get(),
-                replica_sets: caches.get(),
-                stateful_sets: caches.get(),
-                universe: universe.clone(),
-            };
-            controller.listen(&queue);
-            caches.engine.add(controller, queue);
-        }
-        if wants(Name::Namespace) {
-            let queue = Arc::default();
-            let controller =
-                namespace::Controller::new(client.clone(), caches.get(), universe.clone(), &queue);
-            caches.engine.add(controller, queue);
-        }
-        if wants(Name::GarbageCollector) {
-            let queue: Arc<Queue<Key>> = Arc::default();
-            let controller = garbage::Controller::new(client.clone(), universe.clone(), queue.clone());
-            caches.engine.add(controller, queue);
-        }
-        if wants(Name::HorizontalPodAutoscaler) {
-            let queue = Arc::default();
-            let controller = hpa::Controller::new(
-                client.clone(),
-                caches.get(),
-                caches.get(),
-                universe.clone(),
-                &options,
-                &queue,
-            );
-            caches.engine.add(controller, queue);
-        }
         if needs_universe {
-            tasks.spawn(universe.clone().run());
+            let scope = engine.scope("universe");
+            let kinds = universe.kinds().clone();
+            scope.keep("universe", move || kinds.clone().run());
+            scopes.push(scope);
         }
-        caches.engine.start(universe, tasks);
+        scopes
     }
 }
 
-/// The engine's caches, each of which also tells the universe about its objects.
-struct Caches {
-    engine: Engine,
-    universe: Arc<Universe>,
+/// What a controller is started with.
+struct Starting<'a> {
+    scope: &'a Scope,
+    engine: &'a Engine,
+    universe: &'a Universe,
 }
 
-impl Caches {
-    fn get<K>(&mut self) -> Arc<Cache<K>>
+impl Starting<'_> {
+    fn cache<K>(&self) -> engine::Cached<K>
     where
-        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K: kube::Resource<DynamicType = ()>
+            + Clone
+            + serde::de::DeserializeOwned
+            + std::fmt::Debug
+            + Send
+            + Sync
+            + 'static,
         K::Scope: 'static,
     {
-        let is_new = !self.engine.has_cache::<K>();
-        let cache = self.engine.cache::<K>();
-        if is_new {
-            self.universe.feed(Kind::of::<K>(), &cache);
-        }
-        cache
+        self.scope.cache(Selection::all())
+    }
+
+    fn run<C: Reconcile>(&self, make: impl FnOnce(&Arc<Queue<Key>>) -> C) {
+        let queue = Arc::default();
+        let controller = make(&queue);
+        // One process alone runs these, so there is no lease to ask for.
+        let executor = self.engine.executor(MANAGER, Fence::open());
+        self.scope.run_with(controller, queue, executor, self.universe.kinds().clone());
     }
 }

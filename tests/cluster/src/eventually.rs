@@ -3,7 +3,7 @@ use std::{fmt::Debug, future::Future, time::Duration};
 use anyhow::{Result, bail};
 
 /// Not a limit of speed: after this long nothing is going to happen any more, and a message is better than silence.
-const STUCK: Duration = Duration::from_secs(300);
+pub const STUCK: Duration = Duration::from_secs(300);
 
 /// Asks again until the answer is `Ok(Ok(_))`; `Ok(Err(_))` is what is seen meanwhile, for the message.
 pub async fn eventually<T, S: Debug, F>(what: impl AsRef<str>, mut ask: impl FnMut() -> F) -> Result<T>

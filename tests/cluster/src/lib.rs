@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-pub use eventually::eventually;
+pub use eventually::{STUCK, eventually};
 pub use nats::Nats;
 pub use process::{Running, free_ports, spawn};
 
@@ -45,7 +45,7 @@ impl fmt::Display for Flavor {
     }
 }
 
-/// A cluster with one process node. The program that starts one must offer `node::launch::main` as `pod-exec`, as
+/// A cluster with one process node. The program that starts one must offer `kubelet::launch::main` as `pod-exec`, as
 /// [`program::main`] does.
 pub struct Cluster {
     pub flavor: Flavor,
@@ -54,7 +54,7 @@ pub struct Cluster {
     kubeconfig: PathBuf,
     shutdown: CancellationToken,
     node_shutdown: CancellationToken,
-    node: Mutex<Option<JoinHandle<Result<(), node::Error>>>>,
+    node: Mutex<Option<JoinHandle<Result<(), kubelet::Error>>>>,
     directory: TempDir,
 }
 
@@ -81,19 +81,19 @@ impl Cluster {
                 (Control::Real { plane: Box::new(plane), metrics: None }, client, kubeconfig)
             }
         };
-        let options = node::Options {
+        let options = kubelet::Options {
             // the real cluster has kube-scheduler
             schedule: flavor == Flavor::Embedded,
             // a test wants to see several restarts
-            restart_delays: node::Delays {
+            restart_delays: kubelet::Delays {
                 initial: jiff::SignedDuration::from_millis(500),
-                ..node::Delays::default()
+                ..kubelet::Delays::default()
             },
             host_env: std::env::vars().collect(),
-            ..node::Options::new(NODE_NAME, directory.path().join("node"))
+            ..kubelet::Options::new(NODE_NAME, directory.path().join("node"))
         };
         let node_shutdown = shutdown.child_token();
-        let node = tokio::spawn(node::Node::new(options).run(client.clone(), node_shutdown.clone()));
+        let node = tokio::spawn(kubelet::Node::new(options).run(client.clone(), node_shutdown.clone()));
         let nodes: Api<core::Node> = Api::all(client.clone());
         wait::await_condition(nodes, NODE_NAME, |node: Option<&core::Node>| {
             let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());

@@ -3,6 +3,7 @@
 use std::{fs, path::PathBuf, time::Duration};
 
 use anyhow::{Result, bail};
+use futures::TryStreamExt;
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -18,6 +19,8 @@ use crate::{
 pub struct Nats {
     servers: Vec<Server>,
     directory: TempDir,
+    /// More configuration, in the server's own format.
+    config: Option<String>,
 }
 
 struct Server {
@@ -30,22 +33,29 @@ struct Server {
 impl Nats {
     pub async fn one() -> Result<Self> {
         let [port] = free_ports()?;
-        Self::start(&[(port, 0)]).await
+        Self::start(&[(port, 0)], None).await
+    }
+
+    /// One that also does what a configuration file says, such as demanding TLS or accounts.
+    pub async fn configured(config: String) -> Result<Self> {
+        let [port] = free_ports()?;
+        Self::start(&[(port, 0)], Some(config)).await
     }
 
     pub async fn three() -> Result<Self> {
         let [a, b, c, d, e, f] = free_ports()?;
-        Self::start(&[(a, b), (c, d), (e, f)]).await
+        Self::start(&[(a, b), (c, d), (e, f)], None).await
     }
 
-    async fn start(ports: &[(u16, u16)]) -> Result<Self> {
+    async fn start(ports: &[(u16, u16)], config: Option<String>) -> Result<Self> {
         let servers = ports.iter().enumerate().map(|(index, (port, route_port))| Server {
             name: format!("nats-{index}"),
             port: *port,
             route_port: *route_port,
             running: None,
         });
-        let mut nats = Self { servers: servers.collect(), directory: TempDir::with_prefix("ballast-nats-")? };
+        let directory = TempDir::with_prefix("ballast-nats-")?;
+        let mut nats = Self { servers: servers.collect(), directory, config };
         for index in 0..nats.servers.len() {
             nats.spawn(index)?;
         }
@@ -75,6 +85,23 @@ impl Nats {
         self.servers[index].running = None;
     }
 
+    /// Which server leads the stream whose name ends with `suffix`: the one that acknowledges what is written to it.
+    pub async fn stream_leader(&self, suffix: &str) -> Result<usize> {
+        let urls: Vec<String> = self.url().split(',').map(str::to_owned).collect();
+        let client = async_nats::connect(urls).await?;
+        let mut streams = async_nats::jetstream::new(client).streams();
+        while let Some(stream) = streams.try_next().await? {
+            let leader = stream.cluster.and_then(|cluster| cluster.leader);
+            let is_leader = |server: &Server| Some(&server.name) == leader.as_ref();
+            if let Some(index) = self.servers.iter().position(is_leader)
+                && stream.config.name.ends_with(suffix)
+            {
+                return Ok(index);
+            }
+        }
+        bail!("no stream that ends with {suffix} has a leader")
+    }
+
     /// Starts a killed server again, with its files and its port.
     pub async fn restart(&mut self, index: usize) -> Result<()> {
         self.spawn(index)?;
@@ -100,6 +127,11 @@ impl Nats {
             args.push(format!("--routes={}", routes.join(",")));
             // clients know all addresses, and are to use no others: there may be a relay in between
             args.push("--no_advertise".to_owned());
+        }
+        if let Some(config) = &self.config {
+            let path = self.directory.path().join(format!("nats-{index}.conf"));
+            fs::write(&path, config)?;
+            args.push(format!("--config={}", path.display()));
         }
         server.running = Some(spawn(&tools::nats()?, &args, &log)?);
         Ok(())

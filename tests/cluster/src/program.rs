@@ -53,7 +53,7 @@ where
 
 /// The process nodes of this program start their containers through it: how that ended, if this is such a start.
 pub fn launched() -> Option<ExitCode> {
-    (std::env::args().nth(1).as_deref() == Some("pod-exec")).then(node::launch::main)
+    (std::env::args().nth(1).as_deref() == Some("pod-exec")).then(kubelet::launch::main)
 }
 
 async fn started(flavor: Flavor) -> Result<&'static Cluster> {

@@ -40,9 +40,14 @@ pub async fn sequence(client: &kube::Client, sequence: &Sequence, unique: &str) 
         let context = || format!("line {}: {:?} {}", step.line, step.verb, step.path);
         let fill = |text: &str| substitute(text, &namespace, &group, &raw_answers);
         let path = fill(&step.path).with_context(context)?;
+        let mut step = step.clone();
+        for (_, value) in &mut step.headers {
+            *value = fill(value).with_context(context)?;
+        }
+        let step = &step;
         let body = body_of(step, &fill(&step.body).with_context(context)?).with_context(context)?;
         let mut answer = match &step.verb {
-            Verb::Await => await_ok(client, &path).await.with_context(context)?,
+            Verb::Await => await_ok(client, &path, step).await.with_context(context)?,
             Verb::Watch => watch(client, &path, step).await.with_context(context)?,
             Verb::Request { method, content_type } => {
                 let request = request(method.clone(), &path, content_type, step, body)?;
@@ -104,9 +109,9 @@ async fn send(client: &kube::Client, request: http::Request<Body>) -> Result<Ans
 }
 
 /// A server may need a moment, for example until it serves a new custom resource.
-async fn await_ok(client: &kube::Client, path: &str) -> Result<Answer> {
+async fn await_ok(client: &kube::Client, path: &str, step: &Step) -> Result<Answer> {
     for _ in 0..600 {
-        let request = http::Request::get(path).header("accept", "application/json").body(Body::empty())?;
+        let request = request(http::Method::GET, path, "", step, Vec::new())?;
         let answer = send(client, request).await?;
         if answer.status == 200 {
             return Ok(answer);

@@ -4,7 +4,7 @@
 //! - `METHOD path` starts a step. `PATCH:merge`, `PATCH:json`, `PATCH:strategic`, `PATCH:apply` choose the content type.
 //!   `WATCH path` collects what a watch sends until the server ends it (give `timeoutSeconds`).
 //!   `AWAIT path` repeats a GET until it answers 200, and compares nothing.
-//! - `> Name: value` below it adds a header, `> raw` sends the body as it is written.
+//! - `> Name: value` below it adds a header (`> Impersonate-User: …` asks as somebody else), `> raw` sends the body as it is written.
 //! - The lines below are the body in YAML (sent as JSON).
 //! - `${2.metadata.resourceVersion}` is a field of the answer to step 2 of the sequence; steps count from 1.
 //! - `~ path because …` leaves a field of the sequence's answers out of the comparison and says why; `*` is any key.

@@ -115,7 +115,8 @@ impl Faults {
         let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.contains("watch=true") || query.contains("watch=1");
-        let list = (!is_write && !is_watch).then(|| request.uri().path().to_owned());
+        let fills_a_cache = !is_write && !is_watch && !asks_the_store(query);
+        let list = fills_a_cache.then(|| request.uri().path().to_owned());
         {
             let mut state = self.state();
             if state.crashed {
@@ -183,7 +184,13 @@ impl tower::Service<Request<Body>> for Faults {
     }
 }
 
-/// Reads of single objects are never stale: an API server answers them from its store.
+/// A list of one object, by its name or to learn the present version, is a question that an API server answers from its
+/// store, as it does when a single object is read.
+fn asks_the_store(query: &str) -> bool {
+    query.split('&').any(|part| part == "limit=1" || part.starts_with("fieldSelector=metadata.name"))
+}
+
+/// Reads of single objects are never stale either.
 fn is_list(body: &[u8]) -> bool {
     let kind = serde_json::from_slice::<serde_json::Value>(body)
         .ok()

@@ -4,8 +4,8 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::Result;
-use api::function::Function;
-use controllers::function;
+use api::kyma::Function;
+use controllers::kyma;
 use faults::{
     Faults, Plan, RELIST_PERIOD, Start, World, eventually,
     trials::{self, Told, Undisturbed},
@@ -30,9 +30,8 @@ async fn world(plans: Vec<Plan>) -> Result<World> {
     controllers::crds::install(&client).await?;
     let start: Start = Arc::new(|client, end| {
         // no Git source here, so nothing is ever kept on disk
-        let options =
-            function::Options { relist_period: RELIST_PERIOD, ..function::Options::new("/nonexistent") };
-        function::run(client, options, end.cancelled_owned()).boxed()
+        let options = kyma::Options { relist_period: RELIST_PERIOD, ..kyma::Options::new("/nonexistent") };
+        kyma::run(client, options, end.cancelled_owned()).boxed()
     });
     let mut world = World::new(client, plans, start);
     world.beside(|client, stop| {

@@ -69,7 +69,16 @@ async fn story(plans: Vec<Plan>) -> Told {
         Ok(if pods.is_empty() && sets.is_empty() { Ok(()) } else { Err((pods, sets)) })
     })
     .await?;
-    let state = end_state(&deployments, &sets, &pods).await?;
+    // A life that began in the past may still say something that it takes back when it has caught up.
+    let state = eventually("the end to last", || async {
+        settled(&deployments, "stays").await?;
+        let before = end_state(&deployments, &sets, &pods).await?;
+        tokio::time::sleep(RELIST_PERIOD * 2).await;
+        settled(&deployments, "stays").await?;
+        let after = end_state(&deployments, &sets, &pods).await?;
+        Ok(if before == after { Ok(after) } else { Err((before, after)) })
+    })
+    .await?;
     Ok((state, world.end().await?))
 }
 

@@ -10,39 +10,70 @@ use tidy::{metadata, read, shown, tracked};
 const MAP: &[(&str, &[&str])] = &[
     ("decide", &[]),
     ("promql", &[]),
+    ("api", &["decide", "promql"]),
     ("tls", &[]),
+    ("disk", &[]),
     ("metrics", &["promql", "tls"]),
     ("schema", &[]),
     ("merge", &["schema"]),
-    ("localkube", &["schema", "merge", "tls"]),
+    ("localkube", &["schema", "merge", "tls", "disk"]),
     // controllers and the node know kube::Client, never the server behind it
     ("engine", &[]),
-    ("workloads", &["decide", "engine"]),
-    ("node", &["tls"]),
-    ("sim", &["decide", "promql", "metrics"]),
-    ("api", &["decide", "promql"]),
-    ("store", &[]),
-    ("functions", &["api", "decide", "store"]),
-    ("gateway", &["api", "functions", "store"]),
-    ("controllers", &["api", "decide", "engine", "functions", "store", "metrics", "promql"]),
-    ("operator", &["metrics", "promql"]),
+    ("store", &["disk"]),
+    // what runs in the pods of a pipeline; it knows neither Kubernetes nor the controllers
+    ("vertex", &["store", "tls"]),
+    // the one place that writes replica counts and request sizes
+    ("scaling", &["decide", "engine", "store"]),
+    // what counts against a quota is said once, for admission and for the controller
+    ("workloads", &["api", "decide", "engine", "scaling", "schema"]),
+    // what fits a node is said once, for its scheduler and for DaemonSets
+    ("kubelet", &["engine", "tls", "disk"]),
+    ("sim", &["api", "decide", "promql", "metrics"]),
+    // resource graphs as values
+    ("graph", &["api", "schema"]),
+    ("ondemand", &["api", "decide", "store"]),
+    ("gateway", &["api", "ondemand", "store"]),
+    (
+        "controllers",
+        &[
+            "api",
+            "decide",
+            "engine",
+            "graph",
+            "schema",
+            "scaling",
+            "workloads",
+            "ondemand",
+            "store",
+            "metrics",
+            "promql",
+        ],
+    ),
+    ("admin", &["metrics", "promql"]),
+    // files, and nothing that knows what they show
+    ("web", &[]),
     (
         "ballast",
         &[
             "decide",
             "sim",
+            "graph",
             "promql",
             "metrics",
             "localkube",
+            "engine",
+            "scaling",
             "workloads",
-            "node",
+            "kubelet",
+            "disk",
             "schema",
             "api",
             "store",
-            "functions",
+            "ondemand",
             "gateway",
             "controllers",
-            "operator",
+            "admin",
+            "web",
         ],
     ),
 ];
@@ -109,6 +140,25 @@ fn promql_has_no_clock_and_no_io() {
     );
 }
 
+/// A definition in, kinds and plans out: what is observed and what time it is comes from the caller.
+#[test]
+fn graph_has_no_clock_and_no_io() {
+    assert_absent(
+        "crates/graph/src/",
+        &[
+            "Timestamp::now",
+            "SystemTime",
+            "Instant::now",
+            "std::fs",
+            "std::net",
+            "std::thread",
+            "async fn",
+            "kube::Client",
+            "println!",
+        ],
+    );
+}
+
 /// What a library does depends on its arguments alone.
 #[test]
 fn only_the_program_reads_arguments_and_environment() {
@@ -120,6 +170,74 @@ fn only_the_program_reads_arguments_and_environment() {
         }
         for banned in ["env::var", "env::args", "env::temp_dir", "env::home_dir"] {
             assert!(!read(&file).contains(banned), "{name} uses {banned}: hand it in as an option");
+        }
+    }
+}
+
+/// Every replica count and every request size is written by a decision, in one place.
+#[test]
+fn only_scaling_writes_a_scale() {
+    let mut n_writers = 0;
+    for file in tracked(".rs") {
+        let name = shown(&file);
+        let is_source = name.starts_with("crates/") && name.contains("/src/");
+        // The engine carries it out and words it for logs; it decides nothing. `decide`, `api` and `graph`
+        // have no I/O: they describe a field and a marker.
+        let writes_nothing = ["crates/engine/", "crates/decide/", "crates/api/", "crates/graph/"]
+            .iter()
+            .any(|one| name.starts_with(one));
+        if !is_source || writes_nothing || name.contains("tests") {
+            continue;
+        }
+        let text = read(&file);
+        let writes = [
+            "Some(\"scale\")",
+            "patch_scale(",
+            "replace_scale(",
+            "\"scale\",",
+            "Some(\"resize\")",
+            "\"resize\",",
+            "Effect::StrategicPatch",
+        ];
+        let writes = writes.iter().any(|word| text.contains(word));
+        let is_allowed = name.starts_with("crates/scaling/") || name.starts_with("crates/localkube/");
+        assert!(
+            !writes || is_allowed,
+            "{name} writes a scale or sizes: hand scaling::rescale or scaling::resize_pod a decision"
+        );
+        n_writers += usize::from(writes && name.starts_with("crates/scaling/"));
+    }
+    assert_eq!(n_writers, 1, "the place that writes a scale is not where this test looks for it");
+}
+
+/// Removing a controller's folder and its row in the table leaves the others compiling: nobody else names it.
+#[test]
+fn controllers_do_not_know_each_other() {
+    let table = "crates/ballast/src/components.rs";
+    let text = read(table);
+    let is_chosen = |name: &&str| !["catalog", "roles", "scraping"].contains(name);
+    let names: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("controllers::")?.strip_suffix("::COMPONENT,"))
+        .filter(is_chosen)
+        .collect();
+    assert!(names.contains(&"demand") && names.contains(&"kyma"), "{names:?}");
+    for file in tracked(".rs") {
+        let shown = shown(&file);
+        let is_source =
+            shown.starts_with("crates/controllers/src/") || shown.starts_with("crates/ballast/src/");
+        if !is_source || shown == table {
+            continue;
+        }
+        let text = read(&file);
+        for name in &names {
+            let is_its_own = shown.starts_with(&format!("crates/controllers/src/{name}/"));
+            let uses = [format!("crate::{name}::"), format!("controllers::{name}")];
+            let uses = uses.iter().any(|word| text.contains(word.as_str()));
+            assert!(
+                is_its_own || !uses,
+                "{shown} knows the controller {name}: it could not be removed alone"
+            );
         }
     }
 }

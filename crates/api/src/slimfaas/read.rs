@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use decide::demand::Scale;
 
-use super::{Problem, Settings, values};
+use super::{Problem, Settings, Visibility, triggers::substituted, values};
 
 pub type Annotations = BTreeMap<String, String>;
 
@@ -57,14 +57,24 @@ pub fn read(
         settings.asynchronous = configuration.asynchronous;
         settings.publish = configuration.publish;
     }
-    given.set("DefaultVisibility", &mut settings.visibility, values::visibility);
+    // What was to be private must not be public because of a slip of the pen, and nobody is trusted by one.
+    given.set_or(
+        "DefaultVisibility",
+        &mut settings.visibility,
+        values::visibility,
+        Visibility::Private,
+        "Private",
+    );
     let default = settings.visibility;
     settings.subscriptions = given.items("SubscribeEvents", |item| values::subscription(item, default));
-    settings.path_visibility = given.items("PathsStartWithVisibility", values::path);
+    settings.path_visibility = given.paths("PathsStartWithVisibility");
     // The documentation of SlimFaas spells it the second way.
-    for name in ["DefaultTrusted", "DefaultTrust"] {
-        given.set(name, &mut settings.trusted, values::trust);
-    }
+    let trust = ["DefaultTrusted", "DefaultTrust"].map(|name| {
+        let mut trusted = None;
+        given.set_or(name, &mut trusted, |text| values::trust(text).map(Some), Some(false), "Untrusted");
+        trusted
+    });
+    settings.trusted = trust.into_iter().flatten().all(|trusted| trusted);
     given.report_unknown();
     Some((settings, given.into_problems()))
 }
@@ -126,6 +136,45 @@ impl<'a> Given<'a> {
         }
     }
 
+    /// `otherwise`, which is called `word`, where what is given cannot be read.
+    fn set_or<T>(
+        &mut self,
+        name: &str,
+        field: &mut T,
+        parse: impl Fn(&str) -> Result<T, String>,
+        otherwise: T,
+        word: &str,
+    ) {
+        match self.get(name).map(parse) {
+            None => {}
+            Some(Ok(value)) => *field = value,
+            Some(Err(message)) => {
+                self.problem(name, format_args!("{message}: it counts as {word}"));
+                *field = otherwise;
+            }
+        }
+    }
+
+    /// Paths and their visibility. An item that cannot be read makes private what it may be about: the path in it, or all.
+    fn paths(&mut self, name: &str) -> Vec<(String, Visibility)> {
+        let items: Vec<&str> = self.get(name).map(|text| values::items(text).collect()).unwrap_or_default();
+        let mut paths = Vec::with_capacity(items.len());
+        for item in items {
+            match values::path(item) {
+                Ok(path) => paths.push(path),
+                Err(message) => {
+                    let path = item.find('/').map_or("/", |at| &item[at..]);
+                    self.problem(
+                        name,
+                        format_args!("{message}: {} counts as Private", decide::input::shown(path)),
+                    );
+                    paths.push((path.to_owned(), Visibility::Private));
+                }
+            }
+        }
+        paths
+    }
+
     fn flag(&mut self, name: &str) -> Option<bool> {
         self.parse(name, values::flag)
     }
@@ -147,7 +196,7 @@ impl<'a> Given<'a> {
     /// be read must keep the function from shrinking, not vanish.
     fn prepare(&mut self, scale: &mut Scale, namespace: &str, app: &str) {
         for (idx, trigger) in scale.triggers.iter_mut().enumerate() {
-            trigger.query = trigger.query.replace("${namespace}", namespace).replace("${app}", app);
+            trigger.query = substituted(&trigger.query, namespace, app);
             if !(trigger.threshold.is_finite() && trigger.threshold > 0.0) {
                 let found = trigger.threshold;
                 self.problem(

@@ -110,6 +110,7 @@ fn words_and_lists() {
             ("DefaultVisibility", "private"),
             ("DefaultVisibility", "secret"),
             ("PathsStartWithVisibility", "Private:/admin,/open,wrong,Public:/admin/public"),
+            ("PathsStartWithVisibility", "Privat:/admin,/open"),
             ("DefaultTrust", "Untrusted"),
             ("DefaultTrusted", "untrusted"),
             ("DefaultTrust", "maybe"),
@@ -129,7 +130,7 @@ fn words_and_lists() {
             "mysql, queue ,,processes:node" -> false ["mysql", "queue"] [] Public [] true
             "[\"a\",\"b\",\"a\"]" -> false ["a", "b"] [] Public [] true
             "[\"a\",7]" -> false [] [] Public [] true
-              SlimFaas/DependsOn: expected a list of names: [1]: invalid type: integer `7`, expected a string at line 1 column 6
+              SlimFaas/DependsOn: expected a list of names: [1]: expected a text, found 7 at line 1 column 6
             "[a,b]" -> false [] [] Public [] true
               SlimFaas/DependsOn: expected a list of names: [0]: expected value at line 1 column 2
             "Not A Name" -> false [] [] Public [] true
@@ -138,14 +139,16 @@ fn words_and_lists() {
             "Private:" -> false [] [] Public [] true
               SlimFaas/SubscribeEvents: expected the name of an event, found "Private:"
             "private" -> false [] [] Private [] true
-            "secret" -> false [] [] Public [] true
-              SlimFaas/DefaultVisibility: expected Public or Private, found "secret"
-            "Private:/admin,/open,wrong,Public:/admin/public" -> false [] [] Public [("/admin", Private), ("/open", Public), ("/admin/public", Public)] true
-              SlimFaas/PathsStartWithVisibility: expected a path such as Private:/admin, found "wrong"
+            "secret" -> false [] [] Private [] true
+              SlimFaas/DefaultVisibility: expected Public or Private, found "secret": it counts as Private
+            "Private:/admin,/open,wrong,Public:/admin/public" -> false [] [] Public [("/admin", Private), ("/open", Public), ("/", Private), ("/admin/public", Public)] true
+              SlimFaas/PathsStartWithVisibility: expected a path such as Private:/admin, found "wrong": "/" counts as Private
+            "Privat:/admin,/open" -> false [] [] Public [("/admin", Private), ("/open", Public)] true
+              SlimFaas/PathsStartWithVisibility: expected a path such as Private:/admin, found "Privat:/admin": "/admin" counts as Private
             "Untrusted" -> false [] [] Public [] false
             "untrusted" -> false [] [] Public [] false
-            "maybe" -> false [] [] Public [] true
-              SlimFaas/DefaultTrust: expected Trusted or Untrusted, found "maybe"
+            "maybe" -> false [] [] Public [] false
+              SlimFaas/DefaultTrust: expected Trusted or Untrusted, found "maybe": it counts as Untrusted
         "#]],
     );
 }
@@ -210,7 +213,7 @@ fn scales() {
             "{\"ScrapeIntervalMilliseconds\":5,\"Triggers\":[{\"Query\":\"x\",\"Threshold\":1}]}" -> None [] None
               SlimFaas/Scale: ScrapeIntervalMilliseconds: expected a number from 1000 to 600000, found 5
             "{\"Triggers\":[{\"Query\":\"sum(\",\"Threshold\":1},{\"Query\":\"x\",\"Threshold\":0}]}" -> Some(None) ["sum(", "x"] None
-              SlimFaas/Scale: Triggers[0].Query: cannot parse the query: unclosed left parenthesis
+              SlimFaas/Scale: Triggers[0].Query: cannot parse the query: 1:5: unexpected end of input, expected an expression
               SlimFaas/Scale: Triggers[1].Threshold: expected a number above 0, found 0
             "{\"Triggers\":[{\"Query\":\"\",\"Threshold\":-5}]}" -> Some(None) [""] None
               SlimFaas/Scale: Triggers[0].Threshold: expected a number above 0, found -5
@@ -218,13 +221,13 @@ fn scales() {
             "{\"ReplicaMax\":-1}" -> None [] None
               SlimFaas/Scale: ReplicaMax: expected a number from 0 to 2147483647, found -1
             "{\"ReplicaMax\":1e99}" -> None [] None
-              SlimFaas/Scale: ReplicaMax: invalid type: floating point `1e+99`, expected i32 at line 1 column 19
+              SlimFaas/Scale: ReplicaMax: expected a whole number of at most 2147483647, found 1e+99 at line 1 column 19
             "{\"ReplicasMax\":3}" -> None [] None
-              SlimFaas/Scale: ReplicasMax: unknown field `ReplicasMax`, expected one of `ReplicaMax`, `Triggers`, `Behavior` at line 1 column 14
+              SlimFaas/Scale: ReplicasMax: unknown field "ReplicasMax", expected one of ReplicaMax, Triggers, Behavior at line 1 column 14
             "{\"Behavior\":{\"ScaleUp\":{\"Policies\":[{\"Type\":\"Pods\",\"Value\":-4}]}}}" -> None [] None
               SlimFaas/Scale: Behavior.ScaleUp.Policies[0].Value: expected a number from 0 to 2147483647, found -4
             "7" -> None [] None
-              SlimFaas/Scale: invalid type: integer `7`, expected struct Scale at line 1 column 1
+              SlimFaas/Scale: expected an object, found 7 at line 1 column 1
             "{" -> None [] None
               SlimFaas/Scale: ?: EOF while parsing an object at line 1 column 1
         "#]],
@@ -257,9 +260,9 @@ fn configurations() {
             "{\"DefaultAsync\":{\"HttpStatusRetries\":[99]}}" -> 120s Attempts { timeout: 120s, delays: [2s, 4s, 8s], statuses: [500, 502, 503] } Attempts { timeout: 120s, delays: [2s, 4s, 8s], statuses: [500, 502, 503] }
               SlimFaas/Configuration: DefaultAsync.HttpStatusRetries: expected numbers from 100 to 599, found 99
             "{\"DefaultSynch\":{}}" -> 120s Attempts { timeout: 120s, delays: [2s, 4s, 8s], statuses: [500, 502, 503] } Attempts { timeout: 120s, delays: [2s, 4s, 8s], statuses: [500, 502, 503] }
-              SlimFaas/Configuration: DefaultSynch: unknown field `DefaultSynch`, expected one of `DefaultSync`, `DefaultAsync`, `DefaultPublish` at line 1 column 15
+              SlimFaas/Configuration: DefaultSynch: unknown field "DefaultSynch", expected one of DefaultSync, DefaultAsync, DefaultPublish at line 1 column 15
             "null" -> 120s Attempts { timeout: 120s, delays: [2s, 4s, 8s], statuses: [500, 502, 503] } Attempts { timeout: 120s, delays: [2s, 4s, 8s], statuses: [500, 502, 503] }
-              SlimFaas/Configuration: invalid type: null, expected struct ConfigurationForm at line 1 column 4
+              SlimFaas/Configuration: expected an object, found null at line 1 column 4
         "#]],
     );
 }

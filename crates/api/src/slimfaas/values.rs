@@ -4,7 +4,7 @@ use std::{collections::HashSet, ops::RangeInclusive, sync::Arc, time::Duration};
 
 use decide::{
     demand::{Scale, Schedule},
-    input,
+    input::{self, shown},
 };
 use serde::Deserialize;
 use serde_json::Value;
@@ -229,14 +229,5 @@ fn list(section: &str, name: &str, all: Vec<i64>, range: RangeInclusive<i64>) ->
             let (low, high) = (range.start(), range.end());
             Err(format!("{section}.{name}: expected numbers from {low} to {high}, found {n}"))
         }
-    }
-}
-
-/// Quoted, and not longer than a message can bear.
-fn shown(text: &str) -> String {
-    const LONGEST: usize = 60;
-    match text.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("{:?}…", &text[..end]),
-        None => format!("{text:?}"),
     }
 }

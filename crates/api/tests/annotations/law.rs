@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use api::slimfaas::{Annotations, MOST_PROBLEMS, PREFIX, Problem, Settings, names, read};
+use api::slimfaas::{Annotations, MOST_PROBLEMS, PREFIX, Problem, Settings, Visibility, names, read};
 
 /// Each annotation decides on its own feature and on nothing else; one that is refused counts for as much as one that is
-/// not there, and the reason names it.
+/// not there, or closes what it was to open, and the reason names it.
 pub fn each_harms_only_itself(template: &Annotations, object: &Annotations) {
     let Some((settings, problems)) = read("shop", "cart", Some(template), Some(object)) else { return };
     are_few_and_short(&problems);
@@ -23,7 +23,7 @@ pub fn each_harms_only_itself(template: &Annotations, object: &Annotations) {
         rest.retain(is_compared);
         assert_eq!(rest, problems_of_others, "{name} changes what is said of others");
         assert!(own.iter().all(|problem| !problem.message.is_empty()), "{name} is refused without a reason");
-        if own.is_empty() || keeps_what_is_usable(name) {
+        if own.is_empty() || keeps_what_is_usable(name) || fails_closed(&settings, name) {
             take(&mut others, &settings, name);
         }
         assert_eq!(settings, others, "{name} changes more than its own feature");
@@ -54,6 +54,15 @@ fn without(name: &str, template: &Annotations, object: &Annotations) -> Option<(
 /// The good items of a list stay, and so does a trigger that cannot be read: it keeps the function from shrinking.
 fn keeps_what_is_usable(name: &str) -> bool {
     matches!(name.strip_prefix(PREFIX), Some("Scale" | "SubscribeEvents" | "PathsStartWithVisibility"))
+}
+
+/// Whether it is about who may call whom, where nothing readable means nobody.
+fn fails_closed(settings: &Settings, name: &str) -> bool {
+    match name.strip_prefix(PREFIX) {
+        Some("DefaultTrust" | "DefaultTrusted") => !settings.trusted,
+        Some("DefaultVisibility") => settings.visibility == Visibility::Private,
+        _ => false,
+    }
 }
 
 /// Takes over the feature that an annotation decides on.

@@ -6,6 +6,7 @@ use clap::builder::RangedU64ValueParser;
 use gateway::{Cors, Options};
 use http::HeaderValue;
 use ipnet::IpNet;
+use store::{Bound, Limits};
 
 // To be flattened in as the last: the heading holds for all that follows.
 #[derive(Debug, clap::Args)]
@@ -26,18 +27,39 @@ pub struct GatewayFlags {
     /// The longest body of a call, in MiB
     #[arg(long, value_name = "MIB", default_value_t = Options::default().body_limit >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "BALLAST_BODY_LIMIT")]
     body_limit: u64,
-    /// Bodies of held and asynchronous calls and of events that may be in memory together, in MiB
+    /// Bodies of calls that are held or queued, and of events, that may be in memory together, in MiB
     #[arg(long, value_name = "MIB", default_value_t = Options::default().body_memory >> 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 20), env = "BALLAST_BODY_MEMORY")]
     body_memory: usize,
+    /// Asynchronous calls under way and their answers that may be in memory together, in MiB; more wait in the store
+    #[arg(long, value_name = "MIB", default_value_t = Options::default().async_memory >> 20, value_parser = RangedU64ValueParser::<usize>::new().range(1..=1 << 12), env = "BALLAST_ASYNC_MEMORY")]
+    async_memory: usize,
     /// Seconds a client has for the head of a request, and its connection may be idle
     #[arg(long, value_name = "SECONDS", default_value_t = Options::default().head_timeout.as_secs(), value_parser = seconds(), env = "BALLAST_HEAD_TIMEOUT")]
     head_timeout: u64,
     /// Seconds a body may stand still, in either direction
     #[arg(long, value_name = "SECONDS", default_value_t = Options::default().body_idle_timeout.as_secs(), value_parser = seconds(), env = "BALLAST_BODY_IDLE_TIMEOUT")]
     body_idle_timeout: u64,
-    /// Connections of clients; more wait
+    /// Connections of clients; more are told that there are too many
     #[arg(long, value_name = "N", default_value_t = Options::default().connections, value_parser = count(), env = "BALLAST_CONNECTIONS")]
     connections: usize,
+    /// Connections of one client address that is not a trusted proxy's [default: half of all]
+    #[arg(long, value_name = "N", value_parser = count(), env = "BALLAST_CONNECTIONS_PER_ADDRESS")]
+    connections_per_address: Option<usize>,
+    /// Dead letters that are kept, of all functions together; of more the oldest are dropped
+    #[arg(long, value_name = "N", default_value_t = Limits::default().dead.items, value_parser = count(), env = "BALLAST_DEAD_LETTERS")]
+    dead_letters: usize,
+    /// Dead letters that are kept, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = Limits::default().dead.bytes >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "BALLAST_DEAD_LETTER_SIZE")]
+    dead_letter_size: u64,
+    /// Hours that dead letters are kept
+    #[arg(long, value_name = "HOURS", default_value_t = Limits::default().dead_age.as_secs() / 3600, value_parser = clap::value_parser!(u64).range(1..=87_600), env = "BALLAST_DEAD_LETTER_AGE")]
+    dead_letter_age: u64,
+    /// Results of asynchronous calls that are kept, of all functions together; of more the oldest are dropped
+    #[arg(long, value_name = "N", default_value_t = Limits::default().results.items, value_parser = count(), env = "BALLAST_RESULTS")]
+    results: usize,
+    /// Results of asynchronous calls that are kept, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = Limits::default().results.bytes >> 20, value_parser = clap::value_parser!(u64).range(1..=1 << 20), env = "BALLAST_RESULT_SIZE")]
+    result_size: u64,
     /// Seconds that connections are still accepted after the end was asked for, while /ready says no: until balancers have
     /// heard it
     #[arg(long, value_name = "SECONDS", default_value_t = Options::default().linger.as_secs(), value_parser = RangedU64ValueParser::<u64>::new().range(0..=86_400), env = "BALLAST_LINGER")]
@@ -56,12 +78,24 @@ impl GatewayFlags {
             held_per_function: self.held_calls_per_function,
             body_limit: self.body_limit << 20,
             body_memory: self.body_memory << 20,
+            async_memory: self.async_memory << 20,
             head_timeout: Duration::from_secs(self.head_timeout),
             body_idle_timeout: Duration::from_secs(self.body_idle_timeout),
             connections: self.connections,
+            connections_per_address: self.connections_per_address,
             linger: Duration::from_secs(self.linger),
             grace: Duration::from_secs(self.grace),
             ..Options::default()
+        }
+    }
+
+    /// What the store of calls keeps.
+    pub fn store_limits(&self) -> Limits {
+        Limits {
+            dead: Bound { items: self.dead_letters, bytes: self.dead_letter_size << 20 },
+            dead_age: Duration::from_secs(self.dead_letter_age * 3600),
+            results: Bound { items: self.results, bytes: self.result_size << 20 },
+            ..Limits::default()
         }
     }
 }

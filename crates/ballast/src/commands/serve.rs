@@ -3,12 +3,18 @@
 use std::{net::SocketAddr, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
+use controllers::Settings;
+use engine::{Engine, Supervisor};
+use gateway::OperatorPaths;
+use scaling::History;
 
-use super::gateway_flags::GatewayFlags;
+use super::{gateway_flags::GatewayFlags, operator_flags::OperatorFlags, store_flags::StoreFlags};
 use crate::{
-    control_plane::{ControlPlane, Leadership, Listen, Options},
-    output, permissions,
+    components::{self, Chosen},
+    control_plane::{Check, ControlPlane, Leadership, Listen, Options},
+    environment, output, permissions,
     signals::StopSignals,
+    waiting::{Missing, Waiting},
 };
 
 #[derive(Debug, clap::Args)]
@@ -16,36 +22,31 @@ pub struct Serve {
     /// The namespace whose workloads are served [default: that of the kubeconfig or the pod]
     #[arg(long, short, env = "BALLAST_NAMESPACE")]
     namespace: Option<String>,
-    /// Where queues and shared state are kept: redb:FILE (one node), nats://HOST:PORT[,HOST:PORT…] (several), memory:
-    #[arg(long, value_name = "URL", default_value = "redb:ballast.redb", env = "BALLAST_STORE")]
-    store: String,
-    /// Copies that NATS keeps of everything
-    #[arg(long, value_name = "N", default_value_t = 1, env = "BALLAST_STORE_REPLICAS")]
-    store_replicas: usize,
-    /// The name of all this group of nodes keeps on NATS, which other groups may use too [default: ballast-NAMESPACE]
-    #[arg(long, value_name = "NAME", env = "BALLAST_STORE_NAME")]
-    store_name: Option<String>,
     /// Where functions are called
     #[arg(long, value_name = "ADDR", default_value = "0.0.0.0:5000", env = "BALLAST_GATEWAY_ADDR")]
     gateway_addr: SocketAddr,
-    /// Where operators ask: metrics, debug and query paths
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:5001", env = "BALLAST_OPERATOR_ADDR")]
-    operator_addr: SocketAddr,
-    /// What operators must present as a bearer token
-    #[arg(long, value_name = "TOKEN", env = "BALLAST_OPERATOR_TOKEN", hide_env_values = true)]
-    operator_token: Option<String>,
-    /// Serve the debug and query paths on the gateway's port too, to anybody
-    #[arg(long)]
-    debug_on_gateway: bool,
+    /// Serve the operators' paths on the gateway's port too: to anybody, of the functions that they may call
+    #[arg(long, alias = "debug-on-gateway")]
+    operator_paths_on_gateway: bool,
     /// This node's name, unique among the nodes and the same after a restart [default: the host's name]
     #[arg(long, value_name = "NAME", env = "BALLAST_NODE_NAME")]
     node_name: Option<String>,
-    /// What to run beside the functions on demand
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "function")]
-    controllers: Vec<Controller>,
+    /// What this node does: take calls only (gateway), or decide and write as well (controller). A node that only takes
+    /// calls needs no right to write, and a store that it shares with the controllers
+    #[arg(long, value_name = "ROLE", default_value = "all", env = "BALLAST_ROLES")]
+    roles: Roles,
+    /// Which controllers to run, as for kube-controller-manager: * for all, NAME for one, -NAME for all but one
+    #[arg(long, value_name = "NAMES", default_value = "*", value_parser = components::on_cluster, allow_hyphen_values = true, env = "BALLAST_CONTROLLERS")]
+    controllers: Chosen,
     /// Look after Kyma's Functions of this namespace only, where other nodes look after others [default: all]
     #[arg(long, value_name = "NAMESPACE", env = "BALLAST_FUNCTION_NAMESPACE")]
     function_namespace: Option<String>,
+    /// Git servers of Functions may be on private, link-local and loopback addresses
+    #[arg(long, env = "BALLAST_GIT_PRIVATE_ADDRESSES")]
+    git_private_addresses: bool,
+    /// Passwords may be sent to Git servers over plain HTTP
+    #[arg(long, env = "BALLAST_GIT_CREDENTIALS_OVER_HTTP")]
+    git_credentials_over_http: bool,
     /// Seconds after which a node that fell silent is replaced
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease: u64,
@@ -61,16 +62,22 @@ pub struct Serve {
     /// Say more; twice for everything
     #[arg(long, short, action = clap::ArgAction::Count)]
     verbose: u8,
+    #[command(flatten, next_help_heading = "Store")]
+    store: StoreFlags,
+    #[command(flatten, next_help_heading = "Operators")]
+    operator: OperatorFlags,
     #[command(flatten)]
     gateway: GatewayFlags,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Controller {
-    /// Nothing
-    None,
-    /// Kyma's Functions (their kind has to be installed: ballast crds)
-    Function,
+enum Roles {
+    /// Takes calls, holds and queues them; reads the API and writes nothing there
+    Gateway,
+    /// Decides and writes, dispatches queued calls, scrapes. No Service should lead to it
+    Controller,
+    /// Both
+    All,
 }
 
 impl Serve {
@@ -82,49 +89,106 @@ impl Serve {
         Ok(ExitCode::SUCCESS)
     }
 
+    /// Waits for the API server and the store. None if the end is asked for meanwhile.
+    async fn store(
+        &self,
+        client: &kube::Client,
+        needs: &permissions::Needs,
+        stop: &mut StopSignals,
+    ) -> Result<Option<store::Shared>> {
+        let waiting = Waiting::start(self.gateway_addr).await;
+        let check = async || permissions::check(client, needs).await;
+        if waiting.for_it("the API server", stop, check).await?.is_none() {
+            return Ok(None);
+        }
+        let what = format!("the store {}", self.store.address());
+        let open = async || {
+            self.store.open(&needs.namespace, self.gateway.store_limits()).await.map_err(
+                |error| match error {
+                    store::Error::Unavailable(why) => Missing::Yet(why),
+                    error => {
+                        Missing::ForGood(anyhow::Error::new(error).context(format!("failed to open {what}")))
+                    }
+                },
+            )
+        };
+        let store = waiting.for_it(&what, stop, open).await?;
+        waiting.end().await;
+        Ok(store)
+    }
+
     async fn serve(self) -> Result<()> {
         let mut stop = StopSignals::new()?;
+        let operator_token = self.operator.token()?;
         let config = kube::Config::infer()
             .await
             .context("failed to find a cluster: set KUBECONFIG, or run in a pod with a service account")?;
         let namespace = self.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let client = kube::Client::try_from(config).context("failed to make a client of the kubeconfig")?;
-        let looks_after_functions = self.controllers.contains(&Controller::Function);
-        permissions::check(&client, &namespace, looks_after_functions).await?;
+        let decides = self.roles != Roles::Gateway;
+        if !decides && self.store.is_private() {
+            bail!(
+                "a node that only takes calls tells the controllers of them through the store: give both --store=nats://…"
+            );
+        }
+        let components = match decides {
+            true => self.controllers.clone(),
+            false => self.controllers.clone().gateway_only(),
+        };
+        let needs = permissions::Needs {
+            namespace: namespace.clone(),
+            only_namespace: self.function_namespace.clone(),
+            components: components.clone(),
+        };
         let node = match self.node_name.clone() {
             Some(name) => name,
             None => host_name()?,
         };
-        // Queues and history go by the names of functions, which are unique in a namespace only.
-        let name = self.store_name.clone().unwrap_or_else(|| format!("ballast-{namespace}"));
-        let store_options =
-            store::Options { replicas: self.store_replicas, name, ..store::Options::default() };
-        let store = store::open(&self.store, store_options)
-            .await
-            .with_context(|| format!("failed to open the store {}", self.store))?;
+        let store = self.store(&client, &needs, &mut stop).await?;
+        let Some(store) = store else { return Ok(()) };
 
         let options = Options {
             namespace,
             node,
             gateway: Listen::At(self.gateway_addr),
-            operator: Listen::At(self.operator_addr),
-            operator_token: self.operator_token.clone(),
-            debug_on_gateway: self.debug_on_gateway,
-            leadership: Leadership::Lease(Duration::from_secs(self.lease)),
+            operator: Listen::At(self.operator.operator_addr),
+            operator_token,
+            leadership: match decides {
+                true => Leadership::Lease(Duration::from_secs(self.lease)),
+                false => Leadership::Never,
+            },
             scrape_interval: Duration::from_secs(self.scrape_interval),
-            functions: looks_after_functions.then(|| controllers::function::Options {
-                namespace: self.function_namespace.clone(),
-                ..controllers::function::Options::new(std::env::temp_dir().join("ballast-git"))
-            }),
-            gateway_options: self.gateway.options(),
+            components,
+            settings: Settings {
+                only_namespace: self.function_namespace.clone(),
+                sees_all_namespaces: false,
+                scratch: std::env::temp_dir().join("ballast"),
+                git_private_addresses: self.git_private_addresses,
+                git_credentials_over_http: self.git_credentials_over_http,
+                git_environment: environment::for_git(),
+                pipelines: None,
+            },
+            gateway_options: gateway::Options {
+                operator_paths: match self.operator_paths_on_gateway {
+                    true => OperatorPaths::Visible,
+                    false => OperatorPaths::Off,
+                },
+                ..self.gateway.options()
+            },
             loopback_pods: self.loopback_pods,
+            also_ready: Check::new(|| Ok(())),
+            history: History::default(),
         };
-        let plane = ControlPlane::start(client, store, options).await?;
+        let engine = Engine::new(client, Supervisor::default(), controllers::catalog::RELIST);
+        let plane = ControlPlane::start(engine, store, options).await?;
         output::answer(format_args!(
             "serving functions on http://{} and operators on http://{}",
             plane.gateway, plane.operator
         ));
-        stop.received().await;
+        tokio::select! {
+            () = stop.received() => {}
+            failure = plane.failed() => return Err(failure),
+        }
         tracing::info!("stopping: calls under way get their time to end");
         tokio::select! {
             () = plane.stop() => {}

@@ -1,7 +1,6 @@
 //! `ballast up`: the embedded Kubernetes, its controllers and a process node, in one process.
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File, TryLockError},
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
@@ -9,15 +8,20 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use controllers::Settings;
+use engine::{Engine, Supervisor};
+use gateway::OperatorPaths;
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, runtime::wait};
 use localkube::{ApiServer, ListenOptions, Listener, Storage};
+use scaling::History;
 use tokio_util::sync::CancellationToken;
 
 use super::gateway_flags::GatewayFlags;
 use crate::{
-    control_plane::{ControlPlane, Leadership, Listen, Options},
-    demo, output,
+    components::{self, Chosen},
+    control_plane::{Check, ControlPlane, Leadership, Listen, Options},
+    demo, environment, output,
     running::Running,
     signals::StopSignals,
 };
@@ -40,12 +44,15 @@ pub struct Up {
     /// The port of the gateway on 127.0.0.1, where functions are called [default: 5000, or a free one]
     #[arg(long, value_name = "PORT")]
     gateway_port: Option<u16>,
-    /// The port on 127.0.0.1 for metrics, debug and query paths [default: 5001, or a free one]
+    /// The port on 127.0.0.1 for operators: status, wake-up, dead letters, metrics, debug and query paths [default: 5001, or a free one]
     #[arg(long, value_name = "PORT")]
     operator_port: Option<u16>,
     /// Seconds between two scrapes of a pod
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     scrape_interval: u64,
+    /// Which controllers to run, as for kube-controller-manager: * for all, NAME for one, -NAME for all but one
+    #[arg(long, value_name = "NAMES", default_value = "*", value_parser = components::embedded, allow_hyphen_values = true)]
+    controllers: Chosen,
     /// Do not bring the function fibonacci when the data directory is new
     #[arg(long)]
     no_demo: bool,
@@ -70,33 +77,50 @@ impl Up {
     }
 
     async fn serve(self) -> Result<()> {
-        fs::create_dir_all(&self.data_dir)
-            .with_context(|| format!("failed to create the data directory {}", self.data_dir.display()))?;
+        own_directory(&self.data_dir)?;
         let data_dir = self.data_dir.canonicalize()?;
+        match disk::try_room(&data_dir) {
+            Err(error) if disk::is_full(&error) => bail!(
+                "no space is left for the data directory {}: free some on its disk, and start again",
+                data_dir.display()
+            ),
+            room => room.with_context(|| format!("failed to write to {}", data_dir.display()))?,
+        }
         // held until the process ends, however it ends
         let _lock = lock(&data_dir)?;
         let mut stop = StopSignals::new()?;
 
         let is_new = !data_dir.join("kubernetes.redb").exists();
         let storage = Storage::File { path: data_dir.join("kubernetes.redb"), sync: true };
-        let api = ApiServer::open(localkube::Options { storage, ..localkube::Options::default() })
+        let kubelet_token = Some(localkube::new_token());
+        let options =
+            localkube::Options { storage, kubelet_token: kubelet_token.clone(), ..Default::default() };
+        let api = ApiServer::open(options)
             .await
             .with_context(|| format!("failed to open the stored objects in {}", data_dir.display()))?;
         let listener = self.listen(&api, &data_dir).await?;
 
         let client = api.client("default");
         let shutdown = CancellationToken::new();
-        let controllers = workloads::Controllers::new(client.clone(), workloads::Options::default());
+        let engine = Engine::new(client.clone(), Supervisor::default(), controllers::catalog::RELIST);
+        let history = History::default();
+        let which =
+            workloads::Name::ALL.into_iter().filter(|name| self.controllers.has(name.as_str())).collect();
+        let controllers = workloads::Controllers::on(
+            engine.clone(),
+            workloads::Options { which, history: history.clone(), ..workloads::Options::default() },
+        );
         let controllers = tokio::spawn(controllers.run(shutdown.clone().cancelled_owned()));
-        controllers::crds::install(&client).await?;
-        let options = node::Options {
+        controllers::crds::install_these(&client, &self.controllers.crds()).await?;
+        let options = kubelet::Options {
             schedule: true,
+            token: kubelet_token,
             api_server: Some((listener.addr.ip().to_string(), listener.addr.port())),
-            host_env: environment(),
-            ..node::Options::new(NODE_NAME, data_dir.join("node"))
+            host_env: environment::all(),
+            ..kubelet::Options::new(NODE_NAME, data_dir.join("node"))
         };
         let node_shutdown = shutdown.child_token();
-        let mut node = tokio::spawn(node::Node::new(options).run(client.clone(), node_shutdown.clone()));
+        let mut node = tokio::spawn(kubelet::Node::new(options).run(client.clone(), node_shutdown.clone()));
 
         let started = tokio::select! {
             ready = node_is_ready(client.clone()) => ready.map(|()| true),
@@ -107,7 +131,7 @@ impl Up {
             if is_new && !self.no_demo {
                 demo::install(&client, NAMESPACE).await?;
             }
-            let plane = self.control_plane(client.clone(), &data_dir).await?;
+            let plane = self.control_plane(engine.clone(), &api, history, &data_dir).await?;
             plane.known().await;
             let running = Running {
                 api: format!("https://{}", listener.addr),
@@ -122,6 +146,7 @@ impl Up {
             tokio::select! {
                 () = stop.received() => {}
                 ended = &mut node => return Err(node_failure(ended)),
+                failure = plane.failed() => return Err(failure),
             }
             Running::remove(&data_dir);
             tokio::select! {
@@ -143,9 +168,18 @@ impl Up {
         started.map(|_| ())
     }
 
-    async fn control_plane(&self, client: kube::Client, data_dir: &Path) -> Result<ControlPlane> {
+    async fn control_plane(
+        &self,
+        engine: Engine,
+        api: &ApiServer,
+        history: History,
+        data_dir: &Path,
+    ) -> Result<ControlPlane> {
+        let api = api.clone();
         let path = data_dir.join("ballast.redb");
-        let store = store::open(&format!("redb:{}", path.display()), store::Options::default())
+        let store_options =
+            store::Options { limits: self.gateway.store_limits(), ..store::Options::default() };
+        let store = store::open(&format!("redb:{}", path.display()), store_options)
             .await
             .with_context(|| format!("failed to open the queues in {}", path.display()))?;
         let at = |port: Option<u16>, usual| match port {
@@ -158,15 +192,27 @@ impl Up {
             gateway: at(self.gateway_port, USUAL_GATEWAY_PORT),
             operator: at(self.operator_port, USUAL_OPERATOR_PORT),
             operator_token: None,
-            // on loopback, and so that the first lines anybody tries work as written
-            debug_on_gateway: true,
             leadership: Leadership::Alone,
             scrape_interval: std::time::Duration::from_secs(self.scrape_interval),
-            functions: Some(controllers::function::Options::new(data_dir.join("git"))),
-            gateway_options: self.gateway.options(),
+            components: self.controllers.clone(),
+            settings: Settings {
+                scratch: data_dir.to_owned(),
+                sees_all_namespaces: true,
+                // one's own machine, and repositories on it
+                git_private_addresses: true,
+                git_environment: environment::for_git(),
+                ..Settings::default()
+            },
+            // so that the first lines anybody tries work as written
+            gateway_options: gateway::Options {
+                operator_paths: OperatorPaths::Loopback,
+                ..self.gateway.options()
+            },
             loopback_pods: true,
+            also_ready: Check::new(move || api.ready().map_err(|why| format!("the Kubernetes API: {why}"))),
+            history,
         };
-        ControlPlane::start(client, store, options).await
+        ControlPlane::start(engine, store, options).await
     }
 
     async fn listen(&self, api: &ApiServer, data_dir: &Path) -> Result<Listener> {
@@ -186,10 +232,25 @@ impl Up {
     }
 }
 
+/// Closed to others, unless it is a directory that holds other people's things too: then each file of ours is closed.
+fn own_directory(path: &Path) -> Result<()> {
+    let ours = ["up.lock", "kubernetes.redb"].iter().any(|name| path.join(name).exists());
+    let is_empty = fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    if !path.exists() || ours || is_empty {
+        return disk::private_dir(path)
+            .with_context(|| format!("failed to use the data directory {}", path.display()));
+    }
+    tracing::warn!(
+        "{} holds other things than Ballast's, so it stays open to whoever may read it now; a directory of its own is safer",
+        path.display()
+    );
+    Ok(())
+}
+
 /// One Ballast a data directory: two would write over each other.
 fn lock(data_dir: &Path) -> Result<File> {
     let path = data_dir.join("up.lock");
-    let file = File::create(&path).with_context(|| format!("failed to create {}", path.display()))?;
+    let file = disk::private_file(&path).with_context(|| format!("failed to create {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
@@ -208,13 +269,6 @@ fn lock(data_dir: &Path) -> Result<File> {
     }
 }
 
-/// What of it is text: `std::env::vars` would panic at the rest.
-fn environment() -> BTreeMap<String, String> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .collect()
-}
-
 async fn node_is_ready(client: kube::Client) -> Result<()> {
     let is_ready = |node: Option<&core::Node>| {
         let conditions = node.and_then(|node| node.status.as_ref()?.conditions.as_ref());
@@ -228,7 +282,7 @@ async fn node_is_ready(client: kube::Client) -> Result<()> {
     Ok(())
 }
 
-fn node_failure(ended: Result<Result<(), node::Error>, tokio::task::JoinError>) -> anyhow::Error {
+fn node_failure(ended: Result<Result<(), kubelet::Error>, tokio::task::JoinError>) -> anyhow::Error {
     match ended {
         Ok(Ok(())) => anyhow::anyhow!("the process node stopped by itself"),
         Ok(Err(error)) => anyhow::Error::new(error).context("the process node failed"),
@@ -243,16 +297,19 @@ fn greet(running: &Running, listener: &Listener, data_dir: &Path) {
 
   curl {gateway}/function/fibonacci/fib/20      wakes it from zero, and answers
   curl {gateway}/status-functions
+  {operator}/                       the dashboard{dashboard}
 
   export KUBECONFIG={kubeconfig}
   kubectl get deployments,pods
-  kubectl describe deployment fibonacci         why it was scaled
+  ballast explain deployment/fibonacci --data-dir {data}
   kubectl apply -f examples/hello.yaml          three web servers, each on an address of its own
   ballast status --data-dir {data}
 
 Ctrl-C stops it; what you made is still there after the next start.",
         api = running.api,
         gateway = running.gateway,
+        operator = running.operator,
+        dashboard = if web::is_built() { "" } else { " (not in this build: make web, and build again)" },
         data = data_dir.display(),
     ));
 }

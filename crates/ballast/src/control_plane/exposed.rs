@@ -5,31 +5,48 @@ use std::{
     time::Instant,
 };
 
-use controllers::{catalog, demand, roles, scraping};
-use functions::Catalog;
+use admin::{Family, Figure, Operator};
+use controllers::{catalog, roles, scraping};
+use engine::Supervisor;
+use futures::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use gateway::{Gateway, Hooks, Mount, QueueGauges};
 use jiff::Timestamp;
-use metrics::{Gauge, scrape};
-use operator::{Family, Figure, Operator};
+use metrics::{Database, Gauge, scrape};
+use ondemand::Catalog;
+use scaling::{History, Object, Record};
+use serde_json::{Value, json};
 use tokio::sync::watch;
+
+use super::{Check, Options, mastership::Led};
+
+/// The policy whose decisions stand in a function's status.
+const POLICY: &str = "demand";
 
 /// Whoever has figures. The gateway comes later than those who ask for its figures.
 #[derive(Clone)]
 pub struct Figures {
-    pub decisions: demand::Decisions,
+    pub led: Led,
+    pub history: History,
+    pub namespace: Arc<str>,
     pub scraper: scrape::Handle,
     pub gateway: Arc<OnceLock<(Gateway, QueueGauges)>>,
     pub catalog: Catalog,
     pub roles: roles::Handle,
     pub watches: catalog::Watches,
+    pub supervisor: Supervisor,
 }
 
 impl Figures {
     /// Decisions, roles, watches and queues; the operator adds the scraper's, and the gateway's own page has its own.
     pub fn of_node(&self) -> Vec<Family> {
         let now = Instant::now();
-        let gauges = [self.decisions.gauges(), self.roles.gauges(now), self.watches.gauges(now)];
+        let gauges = [self.led.gauges(), self.roles.gauges(now), self.watches.gauges(now)];
         let mut families = Family::of_gauges(&gauges.concat());
+        families.push(self.led.family());
+        families.extend(tasks(&self.supervisor));
         if let Some((_, queues)) = self.gateway.get() {
             families.extend(queues.families(&self.catalog, Timestamp::now()).iter().map(family));
         }
@@ -37,16 +54,41 @@ impl Figures {
     }
 
     pub fn of_gateway(&self) -> Vec<Family> {
-        let families = self.gateway.get().map(|(gateway, _)| gateway.metrics().families());
+        let families = self.gateway.get().map(|(gateway, _)| gateway.families());
         families.unwrap_or_default().iter().map(family).collect()
     }
 }
 
+/// Whether the tasks of this node run, and how often they failed.
+fn tasks(supervisor: &Supervisor) -> [Family; 3] {
+    let mut up = Family::new("ballast_task_up", "Share of a task's instances that run", admin::Kind::Gauge);
+    let mut panics = Family::new(
+        "ballast_task_panics_total",
+        "Panics, those included that ended the work on one object only",
+        admin::Kind::Counter,
+    );
+    let mut restarts = Family::new(
+        "ballast_task_restarts_total",
+        "Times a task ended and was started again",
+        admin::Kind::Counter,
+    );
+    for (name, figures) in supervisor.figures() {
+        let labels = vec![("task".to_owned(), name.to_string())];
+        let figure = |value: f64| Figure { suffix: "", labels: labels.clone(), value };
+        if figures.wanted > 0 {
+            up.figures.push(figure(figures.running as f64 / figures.wanted as f64));
+        }
+        panics.figures.push(figure(figures.panics as f64));
+        restarts.figures.push(figure(figures.restarts as f64));
+    }
+    [up, panics, restarts]
+}
+
 fn family(family: &gateway::Family) -> Family {
     let kind = match family.kind {
-        gateway::Kind::Counter => operator::Kind::Counter,
-        gateway::Kind::Gauge => operator::Kind::Gauge,
-        gateway::Kind::Histogram => operator::Kind::Histogram,
+        gateway::Kind::Counter => admin::Kind::Counter,
+        gateway::Kind::Gauge => admin::Kind::Gauge,
+        gateway::Kind::Histogram => admin::Kind::Histogram,
     };
     let figure = |sample: &gateway::Sample| Figure {
         suffix: sample.suffix,
@@ -58,14 +100,18 @@ fn family(family: &gateway::Family) -> Family {
     of_operator
 }
 
-/// What the gateway serves beside functions.
+/// What the gateway serves beside functions, to operators.
 pub fn hooks(
     figures: &Figures,
     operator: Option<&Operator>,
     view: &watch::Receiver<Arc<catalog::View>>,
+    also_ready: Check,
 ) -> Hooks {
-    let (for_metrics, decisions, view) = (figures.clone(), figures.decisions.clone(), view.clone());
-    let (roles, watches) = (figures.roles.clone(), figures.watches.clone());
+    let (for_metrics, view) = (figures.clone(), view.clone());
+    let (history, namespace) = (figures.history.clone(), figures.namespace.clone());
+    let of_gateway = figures.gateway.clone();
+    let (roles, watches, supervisor, led) =
+        (figures.roles.clone(), figures.watches.clone(), figures.supervisor.clone(), figures.led.clone());
     let mounts =
         operator.map(|operator| ["/debug/", "/api/v1/"].map(|prefix| mount(prefix, operator)).to_vec());
     Hooks {
@@ -73,22 +119,134 @@ pub fn hooks(
         metrics: Some(Arc::new(move |out: &mut String| {
             let mut families = for_metrics.of_node();
             families.extend(Family::of_gauges(&for_metrics.scraper.gauges()));
-            out.push_str(&operator::render(families));
+            out.push_str(&admin::render(families));
         })),
         status: Some(Arc::new(move |name: &str| {
-            decisions.last(name).map(|last| ("LastDecision".to_owned(), last)).into_iter().collect()
+            let last = last(&history, &namespace, name);
+            let last = last.map(|last| ("LastDecision".to_owned(), last));
+            let counts = of_gateway.get().and_then(|(_, queues)| queues.of(name));
+            let queue = counts.map(|counts| ("Queue".to_owned(), queue_lengths(&counts)));
+            last.into_iter().chain(queue).collect()
         })),
         ready: Some(Arc::new(move || {
             if !view.borrow().complete {
                 return Err("the functions of the cluster are not known yet".into());
             }
             let now = Instant::now();
-            roles.check(now).and_then(|()| watches.check(now))
+            roles
+                .check(now)
+                .and_then(|()| watches.check(now))
+                .and_then(|()| supervisor.check())
+                .and_then(|()| also_ready.run())
+                .map(|()| led.waiting())
         })),
     }
 }
 
-/// To whoever reaches the gateway: no token is asked for.
+/// The last decision about a function as people read it in its status, whichever node made it.
+fn last(history: &History, namespace: &str, name: &str) -> Option<Value> {
+    let object =
+        |kind: &str| Object { kind: kind.to_owned(), namespace: namespace.to_owned(), name: name.to_owned() };
+    let mut kinds = ["Deployment", "StatefulSet", "Function"].into_iter();
+    let record =
+        kinds.find_map(|kind| history.last(&object(kind)).filter(|record| record.policy == POLICY))?;
+    Some(json!({
+        "At": record.at,
+        "Current": record.current,
+        "Desired": record.desired,
+        "Reason": record.reason,
+        "Why": record.why,
+        "Outcome": record.outcome,
+        "Conflict": record.conflict,
+        "Steps": record.steps,
+        "NextCheck": record.next_check,
+    }))
+}
+
+fn queue_lengths(counts: &store::Counts) -> Value {
+    json!({
+        "Ready": counts.ready,
+        "InFlight": counts.in_flight,
+        "RetryPending": counts.retry_pending,
+        "Dead": counts.dead,
+    })
+}
+
+/// The operators' port serves the dashboard, and what the gateway has for operators. Where a token is asked for, or the
+/// port can be reached by other names, only that no page of another origin is behind a request can be checked.
+pub fn with_gateway(operator: Operator, figures: &Figures, options: &Options) -> Operator {
+    let gateway = figures.gateway.clone();
+    let operator = operator.with_pages(Arc::new(web::answer)).with_more(Arc::new(move |head| {
+        let (gateway, _) = gateway.get()?;
+        let answer = gateway.for_operator(&head.method, &head.uri)?;
+        Some(Box::pin(async move { answer.await.map(http_body_util::BodyExt::boxed_unsync) }))
+    }));
+    if options.operator_token.is_some() || !options.operator.is_loopback() {
+        return operator;
+    }
+    operator.with_guard(Arc::new(|head| gateway::check_local(&head.headers, &head.uri)))
+}
+
+/// The last decisions, for `ballast explain` and whoever else asks the operator's port.
+pub fn decisions(history: &History) -> admin::Decisions {
+    let (history, followed) = (history.clone(), history.clone());
+    admin::Decisions {
+        tell: Arc::new(move |filters: &[(String, String)]| {
+            let records = history.select(|record| all_pass(record, filters));
+            serde_json::to_value(records).unwrap_or_default()
+        }),
+        follow: Arc::new(move |filters| follow(followed.clone(), filters)),
+    }
+}
+
+/// What is known, oldest first, then each decision as it is made.
+fn follow(history: History, filters: admin::Filters) -> BoxStream<'static, admin::Event> {
+    let mut position = history.position();
+    // Before the records are looked at: told twice is better than never.
+    let told = *position.borrow_and_update();
+    let mut known = history.select(|record| all_pass(record, &filters));
+    known.sort_by_key(|record| record.at);
+    let event = |record: &Arc<Record>| ("decision", serde_json::to_value(record).unwrap_or_default());
+    let news = stream::unfold((history, position, told), move |(history, mut position, told)| {
+        let filters = filters.clone();
+        async move {
+            // the sender lives as long as the history
+            position.changed().await.ok()?;
+            let now = *position.borrow_and_update();
+            let (records, n_missed) = history.after(told);
+            let missed = (n_missed > 0).then(|| ("missed", json!(n_missed)));
+            let new = records.iter().filter(|record| all_pass(record, &filters)).map(event);
+            let events: Vec<_> = missed.into_iter().chain(new).collect();
+            Some((stream::iter(events), (history, position, now)))
+        }
+    });
+    let known: Vec<_> = known.iter().map(event).collect();
+    stream::iter(known).chain(news.flatten()).boxed()
+}
+
+fn all_pass(record: &Record, filters: &[(String, String)]) -> bool {
+    filters.iter().all(|(name, value)| passes(record, name, value))
+}
+
+/// What no filter is known for passes nothing: a typing error must not look like an answer.
+fn passes(record: &Record, filter: &str, value: &str) -> bool {
+    match filter {
+        // kubectl is as generous with kinds
+        "kind" => {
+            let kind = record.object.kind.to_lowercase();
+            let value = value.to_lowercase();
+            value == kind || value == format!("{kind}s")
+        }
+        "namespace" => record.object.namespace == value,
+        "name" => record.object.name == value,
+        "policy" => record.policy == value,
+        "reason" => record.reason == value,
+        "since" => value.parse().is_ok_and(|since: Timestamp| record.at > since),
+        _ => false,
+    }
+}
+
+/// To whoever the gateway lets through: no token is asked for.
 fn mount(prefix: &str, operator: &Operator) -> Mount {
     let operator = operator.without_token();
     Mount {
@@ -100,8 +258,51 @@ fn mount(prefix: &str, operator: &Operator) -> Mount {
     }
 }
 
-/// The queues of asynchronous calls, as triggers can ask for them.
-pub fn queue_gauges(catalog: Catalog, store: store::Shared) -> scraping::OwnGauges {
+/// Figures of this node's own, as triggers and the dashboard can ask for them: the queues of asynchronous calls, and the
+/// replicas of functions.
+pub fn own_gauges(
+    catalog: Catalog,
+    store: store::Shared,
+    history: History,
+    database: Database,
+) -> scraping::OwnGauges {
+    let queues = queue_gauges(catalog.clone(), store);
+    Arc::new(move || {
+        let (catalog, history, database) = (catalog.clone(), history.clone(), database.clone());
+        let queues = queues();
+        Box::pin(async move {
+            let mut gauges = queues.await;
+            gauges.extend(replica_gauges(&catalog, &history, |name| database.wanted().contains(name)));
+            gauges
+        })
+    })
+}
+
+/// By the names under which the master exposes them; here every node knows them, so whichever scrapes has them.
+fn replica_gauges(catalog: &Catalog, history: &History, is_wanted: impl Fn(&str) -> bool) -> Vec<Gauge> {
+    let names = ["desired", "current", "ready"].map(|what| format!("slimfaas_autoscaler_{what}_replicas"));
+    if !names.iter().any(|name| is_wanted(name)) {
+        return Vec::new();
+    }
+    let snapshot = catalog.current();
+    let of_function = |(name, function): (&Arc<str>, &Arc<ondemand::Function>)| {
+        let ondemand::Target { kind, namespace, name: object, .. } = &function.target;
+        let object =
+            Object { kind: kind.to_string(), namespace: namespace.to_string(), name: object.to_string() };
+        let desired = history.last(&object).map_or(function.requested, |record| record.desired);
+        let values = [f64::from(desired), f64::from(function.requested), function.ready().count() as f64];
+        let labels = vec![("function".to_owned(), name.to_string())];
+        let gauges = names.iter().zip(values).map(|(metric, value)| Gauge {
+            name: metric.clone(),
+            labels: labels.clone(),
+            value,
+        });
+        gauges.collect::<Vec<_>>()
+    };
+    snapshot.functions.iter().flat_map(of_function).collect()
+}
+
+fn queue_gauges(catalog: Catalog, store: store::Shared) -> scraping::OwnGauges {
     Arc::new(move || {
         let (catalog, store) = (catalog.clone(), store.clone());
         Box::pin(async move {
@@ -127,12 +328,69 @@ pub fn queue_gauges(catalog: Catalog, store: store::Shared) -> scraping::OwnGaug
 
 #[cfg(test)]
 mod tests {
-    use functions::{Function, Snapshot, Target};
+    use futures::FutureExt;
+    use scaling::Outcome;
+
+    #[test]
+    fn decisions_are_found_by_what_they_are_about() {
+        let history = History::default();
+        for name in ["fib", "shop"] {
+            let target = engine::effect::Target::absent(&engine::kind::DEPLOYMENT, Some("default"), name);
+            let decision = scaling::fixed(0, 1, "test");
+            let record = Record::new(Timestamp::UNIX_EPOCH, "demand", &target, &decision, Outcome::Written);
+            history.note(record, "up".into());
+        }
+        let admin::Decisions { tell, follow } = decisions(&history);
+        let found = |query: &str| {
+            let filters: Vec<(String, String)> = query
+                .split_whitespace()
+                .map(|pair| pair.split_once('=').unwrap())
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect();
+            tell(&filters).as_array().map_or(0, Vec::len)
+        };
+        let rows = [
+            ("", 2),
+            ("name=fib", 1),
+            ("kind=deployment name=fib namespace=default", 1),
+            ("kind=deployments", 2),
+            ("kind=StatefulSet", 0),
+            ("policy=demand reason=FixedCount", 2),
+            ("since=1970-01-01T00:00:00Z", 0),
+            ("nmae=fib", 0),
+        ];
+        for (query, n) in rows {
+            assert_eq!(found(query), n, "{query}");
+        }
+        // the same ones are followed, then those that come
+        let target = engine::effect::Target::absent(&engine::kind::DEPLOYMENT, Some("default"), "fib");
+        let mut followed = follow(vec![("name".to_owned(), "fib".to_owned())]);
+        assert!(followed.next().now_or_never().is_some());
+        assert!(followed.next().now_or_never().is_none());
+        let at = Timestamp::from_second(60).unwrap();
+        let down = Record::new(at, "demand", &target, &scaling::fixed(1, 0, "test"), Outcome::Written);
+        history.note(down, "down".into());
+        let (name, record) = followed.next().now_or_never().flatten().unwrap();
+        assert_eq!((name, &record["desired"]), ("decision", &json!(0)));
+        assert!(followed.next().now_or_never().is_none());
+    }
+
+    /// The dashboard's types are checked against the same file.
+    #[test]
+    fn the_queue_of_a_status_has_the_shape_that_the_dashboard_reads() {
+        let counts =
+            store::Counts { ready: 4, in_flight: 3, retry_pending: 2, dead: 1, oldest_unix_ms: None };
+        let shape: serde_json::Value =
+            serde_json::from_str(include_str!("../../../../web/src/fixtures/queue.json")).unwrap();
+        assert_eq!(queue_lengths(&counts), shape);
+    }
+
+    use ondemand::{Function, Snapshot, Target};
 
     use super::*;
 
     #[tokio::test]
-    async fn triggers_can_ask_for_the_queue_and_its_age() {
+    async fn triggers_and_the_dashboard_can_ask_for_queues_and_replicas() {
         let fib = Function {
             target: Target {
                 api_version: "apps/v1".into(),
@@ -155,10 +413,25 @@ mod tests {
         let call = store::NewItem { id: "1".to_owned(), head: Default::default(), body: Default::default() };
         store.enqueue("fib", call).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-        let gauges = queue_gauges(catalog, store)().await;
+        let (history, database) = (History::default(), Database::default());
+        let own = own_gauges(catalog, store, history.clone(), database.clone());
+        let gauges = own().await;
         let value = |name: &str| gauges.iter().find(|gauge| gauge.name == name).map(|gauge| gauge.value);
         assert_eq!(value("slimfaas_function_queue_ready_items"), Some(1.0));
         assert_eq!(value("slimfaas_function_queue_in_flight_items"), Some(0.0));
         assert!(value("ballast_function_queue_oldest_seconds").is_some_and(|age| age >= 0.02), "{gauges:?}");
+
+        let desired = "slimfaas_autoscaler_desired_replicas";
+        assert_eq!(value(desired), None, "nobody has asked for it");
+        let target = engine::effect::Target::absent(&engine::kind::DEPLOYMENT, Some("shop"), "fib");
+        let decision = scaling::fixed(0, 3, "test");
+        history
+            .note(Record::new(Timestamp::now(), "demand", &target, &decision, Outcome::Written), "up".into());
+        database.ask(&promql::parse(desired).unwrap().metric_names(), 0);
+        let gauges = own().await;
+        let value = |name: &str| gauges.iter().find(|gauge| gauge.name == name).map(|gauge| gauge.value);
+        assert_eq!(value(desired), Some(3.0));
+        assert_eq!(value("slimfaas_autoscaler_current_replicas"), Some(0.0));
+        assert_eq!(value("slimfaas_autoscaler_ready_replicas"), Some(0.0));
     }
 }

@@ -1,6 +1,7 @@
 //! Calls that go on while something dies.
 
 use std::{
+    collections::HashSet,
     net::SocketAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -30,11 +31,18 @@ const ACCEPTED_AFTERWARDS: usize = 5;
 /// made later.
 pub struct Load {
     stop: CancellationToken,
-    gateways: Arc<[SocketAddr]>,
+    gateways: Gateways,
     answered: Arc<AtomicUsize>,
     /// Ids of calls to be made later.
     accepted: Accepted,
     callers: JoinSet<Result<()>>,
+}
+
+/// Where calls go. Only what the test takes away may fail to answer: a healthy node does not make up for a sick one.
+#[derive(Clone)]
+struct Gateways {
+    all: Arc<[SocketAddr]>,
+    taken_away: Arc<Mutex<HashSet<SocketAddr>>>,
 }
 
 #[derive(Clone, Default)]
@@ -46,7 +54,7 @@ impl Load {
         world.deployment("steady", &[("ReplicasMin", "1")], 1).await?;
         let mut load = Load {
             stop: CancellationToken::new(),
-            gateways: gateways.into(),
+            gateways: Gateways { all: gateways.into(), taken_away: Arc::default() },
             answered: Arc::default(),
             accepted: Accepted::default(),
             callers: JoinSet::new(),
@@ -56,7 +64,7 @@ impl Load {
             load.call(caller, move |n| {
                 let (answered, gateways) = (answered.clone(), gateways.clone());
                 async move {
-                    let answer = ask(&gateways, n, "/function/steady/fib/5").await?;
+                    let answer = gateways.ask(n, "/function/steady/fib/5").await?;
                     ensure!(answer.status == 200, "a call was lost: {answer:?}");
                     answered.fetch_add(1, Ordering::Relaxed);
                     Ok(())
@@ -67,7 +75,7 @@ impl Load {
         load.call(0, move |n| {
             let (accepted, gateways) = (accepted.clone(), gateways.clone());
             async move {
-                let id = hand_in(&gateways, n).await;
+                let id = gateways.hand_in(n).await?;
                 accepted.ids().extend(id);
                 Ok(())
             }
@@ -93,6 +101,11 @@ impl Load {
         });
     }
 
+    /// From now on this gateway need not answer.
+    pub fn does_without(&self, gateway: SocketAddr) {
+        self.gateways.taken_away().insert(gateway);
+    }
+
     /// Until some more calls were answered. Fails if any was lost since the start, also of those that were accepted.
     pub async fn end(mut self) -> Result<()> {
         self.more(AFTERWARDS, ACCEPTED_AFTERWARDS).await?;
@@ -103,7 +116,7 @@ impl Load {
         let accepted = self.accepted.ids().clone();
         for (n, id) in accepted.iter().enumerate() {
             let answer = eventually(format!("the result of {id}"), || async {
-                let answer = ask(&self.gateways, n, &format!("/async-function-result/steady/{id}")).await?;
+                let answer = self.gateways.ask(n, &format!("/async-function-result/steady/{id}")).await?;
                 let is_there = matches!(answer.header("ballast-result"), Some("done" | "dead"));
                 Ok(if is_there { Ok(answer) } else { Err(answer) })
             });
@@ -135,21 +148,42 @@ impl Accepted {
     }
 }
 
-/// The id of a call that a gateway has accepted, if one has. It takes a moment, so that some are always under way.
-async fn hand_in(gateways: &[SocketAddr], n: usize) -> Option<String> {
-    let at = gateways[n % gateways.len()];
-    let answer = http::request(at, "POST", "/async-function/steady/sleep/0.1", "{}").await.ok()?;
-    answer.header("slimfaas-element-id").filter(|_| answer.status == 202).map(str::to_owned)
-}
+impl Gateways {
+    fn taken_away(&self) -> MutexGuard<'_, HashSet<SocketAddr>> {
+        self.taken_away.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-/// A call that a node breaks off, or does not take, is sent to the next: it has no body, so whoever made it may.
-async fn ask(gateways: &[SocketAddr], first: usize, path: &str) -> Result<Answer> {
-    let mut errors = Vec::new();
-    for n in 0..gateways.len() {
-        match http::get(gateways[(first + n) % gateways.len()], path).await {
-            Ok(answer) => return Ok(answer),
-            Err(error) => errors.push(format!("{error:#}")),
+    /// The answer of one gateway; none if it was taken away.
+    async fn ask_one(
+        &self,
+        n: usize,
+        method: &str,
+        path: &str,
+        body: &'static str,
+    ) -> Result<Option<Answer>> {
+        let at = self.all[n % self.all.len()];
+        match http::request(at, method, path, body).await {
+            Ok(answer) => Ok(Some(answer)),
+            // asked after the failure: what is taken away meanwhile was named before
+            Err(_) if self.taken_away().contains(&at) => Ok(None),
+            Err(error) => Err(error.context(format!("the gateway at {at} was left alone, and failed"))),
         }
     }
-    bail!("no gateway answered: {errors:?}")
+
+    /// The id of a call that a gateway has accepted, if it has. It takes a moment, so that some are always under way.
+    async fn hand_in(&self, n: usize) -> Result<Option<String>> {
+        let answer = self.ask_one(n, "POST", "/async-function/steady/sleep/0.1", "{}").await?;
+        let accepted = answer.filter(|answer| answer.status == 202);
+        Ok(accepted.and_then(|answer| answer.header("slimfaas-element-id").map(str::to_owned)))
+    }
+
+    /// A call that a node breaks off, or does not take, is sent to the next: it has no body, so whoever made it may.
+    async fn ask(&self, first: usize, path: &str) -> Result<Answer> {
+        for n in 0..self.all.len() {
+            if let Some(answer) = self.ask_one(first + n, "GET", path, "").await? {
+                return Ok(answer);
+            }
+        }
+        bail!("all gateways were taken away")
+    }
 }

@@ -66,6 +66,8 @@ pub struct World {
     controllers: Vec<String>,
     /// As whom they speak to the API, if not as whoever may do anything.
     account: Option<PathBuf>,
+    /// The same for single nodes, with what each of them is told alone.
+    parts: BTreeMap<String, (PathBuf, String)>,
     /// More that they are told.
     flags: Vec<String>,
 }
@@ -134,8 +136,9 @@ impl World {
             store: (format!("redb:{}", directory.path().join("ballast.redb").display()), 1),
             directory,
             lines: BTreeMap::new(),
-            controllers: vec!["--controllers=none".to_owned()],
+            controllers: vec!["--controllers=demand".to_owned()],
             account: None,
+            parts: BTreeMap::new(),
             flags: Vec::new(),
         })
     }
@@ -144,7 +147,7 @@ impl World {
     pub async fn look_after_functions(&mut self) -> Result<()> {
         crds::install(&self.place.cluster.client()).await?;
         self.controllers = vec![
-            "--controllers=function".to_owned(),
+            "--controllers=demand,function".to_owned(),
             // each test has nodes of its own on the same cluster
             format!("--function-namespace={}", self.place.namespace),
         ];
@@ -170,13 +173,24 @@ impl World {
 
     /// Nodes that start next have nothing but this token, and tell all that they do.
     pub fn act_as(&mut self, token: &str) -> Result<()> {
+        self.account = Some(self.kubeconfig_of("account", token)?);
+        Ok(())
+    }
+
+    /// The same for one node, with a flag that only it gets.
+    pub fn act_as_part(&mut self, node: &str, token: &str, flag: &str) -> Result<()> {
+        let kubeconfig = self.kubeconfig_of(node, token)?;
+        self.parts.insert(node.to_owned(), (kubeconfig, flag.to_owned()));
+        Ok(())
+    }
+
+    fn kubeconfig_of(&self, name: &str, token: &str) -> Result<PathBuf> {
         let mut kubeconfig: Value =
             serde_json::from_str(&fs::read_to_string(self.place.cluster.kubeconfig())?)?;
         kubeconfig["users"][0]["user"] = json!({ "token": token });
-        let at = self.directory.path().join("account.kubeconfig");
+        let at = self.directory.path().join(format!("{name}.account.kubeconfig"));
         fs::write(&at, kubeconfig.to_string())?;
-        self.account = Some(at);
-        Ok(())
+        Ok(at)
     }
 
     pub fn lines(&self, node: &str) -> Result<&Lines> {
@@ -200,7 +214,9 @@ impl World {
         let log = self.directory.path().join(format!("{name}-{}.log", self.nodes.len()));
         let lines = self.lines.get(name);
         let store = lines.map_or(&self.store.0, |lines| &lines.store).clone();
-        let kubeconfig = match (lines, &self.account) {
+        let part = self.parts.get(name);
+        let account = part.map(|(kubeconfig, _)| kubeconfig).or(self.account.as_ref());
+        let kubeconfig = match (lines, account) {
             (Some(lines), _) => &lines.kubeconfig,
             (None, Some(account)) => account,
             (None, None) => self.place.cluster.kubeconfig(),
@@ -227,11 +243,12 @@ impl World {
             "--scrape-interval",
             "1",
             "--loopback-pods",
-            "--debug-on-gateway",
+            "--operator-paths-on-gateway",
         ];
         args.extend(options.map(str::to_owned));
         args.extend(self.controllers.iter().chain(&self.flags).cloned());
-        args.extend(self.account.iter().map(|_| "-v".to_owned()));
+        args.extend(part.map(|(_, flag)| flag.clone()));
+        args.extend(account.map(|_| "-v".to_owned()));
         let running = spawn(Path::new("env"), &args, &log)?;
         let mut node = Node {
             name: name.to_owned(),
@@ -332,7 +349,7 @@ impl World {
     pub async fn all_know(&self, name: &str) -> Result<()> {
         for node in self.nodes.iter().filter(|node| node.is_running()) {
             eventually(format!("{} to know {name}", node.name), || async {
-                let answer = http::get(node.gateway, &format!("/status-function/{name}")).await?;
+                let answer = http::get(node.operator, &format!("/status-function/{name}")).await?;
                 Ok(if answer.status == 200 { Ok(()) } else { Err(answer) })
             })
             .await?;

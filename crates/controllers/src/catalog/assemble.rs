@@ -12,9 +12,9 @@ use api::slimfaas::{self, Annotations, Problem, Settings};
 use engine::{
     effect::Target,
     kind::{self, Kind},
-    object::controller_of,
+    object::{annotation, controller_of},
+    pods,
 };
-use functions::{self as shared, Function, Snapshot};
 use k8s_openapi::{
     api::{
         autoscaling::v2::HorizontalPodAutoscaler,
@@ -22,13 +22,18 @@ use k8s_openapi::{
     },
     apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
 };
-use kube::core::{Selector, SelectorExt};
+use kube::{
+    api::DynamicObject,
+    core::{Selector, SelectorExt},
+};
 use metrics::scrape::Endpoint;
+use ondemand::{self as shared, Function, Snapshot};
 use promql::Labels;
+use scaling::{Autoscaler, Controls, OnConflict, Writers};
 
 use super::{
-    FUNCTION, View, Watched,
-    dependencies::{self, Plain, Plains},
+    FUNCTION, Standing, View, Watched,
+    dependencies::{self, Unmanaged, UnmanagedWorkload},
     members::{self, Members},
 };
 use crate::autoscaled::scales;
@@ -82,12 +87,14 @@ impl Assembler {
     pub fn assemble(&mut self, watched: &Watched) -> View {
         let members = members::by_workload(&watched.pods);
         let autoscalers = by_target(&watched.autoscalers);
+        let scaled_objects = by_scale_target(&watched.scaled_objects);
         let workloads = workloads(watched);
         let room = HashMap::with_capacity(workloads.len());
         let mut known = std::mem::replace(&mut self.known, room);
 
         let mut functions: BTreeMap<Arc<str>, Function> = BTreeMap::new();
-        let mut objects = BTreeMap::new();
+        let (mut objects, mut standing) = (BTreeMap::new(), BTreeMap::new());
+        let mut asked_for: BTreeMap<Arc<str>, Controls> = BTreeMap::new();
         let mut trusted = HashSet::new();
         let mut scraped = Vec::new();
         let mut longest_interval = Duration::ZERO;
@@ -111,12 +118,12 @@ impl Assembler {
                 continue;
             }
             let kind = kind_name(&workload.kind);
-            let mut pods = pods(workload, &members);
-            pods.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
+            let mut own = pods_of(workload, &members);
+            own.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
             if settings.trusted {
-                trusted.extend(pods.iter().filter_map(|pod| members::ip(pod)));
+                trusted.extend(own.iter().filter_map(|pod| pods::ip(pod)));
             }
-            for pod in pods.iter().filter(|pod| members::is_running(pod)) {
+            for pod in own.iter().filter(|pod| pods::running(pod)) {
                 match self.scrape_target(&name, pod, &settings) {
                     Ok(Some((target, interval))) => {
                         longest_interval = longest_interval.max(interval.unwrap_or_default());
@@ -133,18 +140,25 @@ impl Assembler {
                     "not scaled on demand, because spec.scaleConfig scales it: remove one of the two";
                 problems.push(Problem::new(slimfaas::PREFIX, message));
             } else {
-                let candidates = autoscalers.get(&*name).into_iter().flatten();
-                let of_it = candidates.filter(|autoscaler| scales(autoscaler, &workload.kind, &name));
-                // Whoever made it; the first by name if there are several.
-                let first = of_it.filter_map(|autoscaler| autoscaler.metadata.name.as_deref()).min();
-                autoscaler = first.map(Arc::<str>::from);
-                if let Some(autoscaler) = &autoscaler {
-                    let message = format!(
-                        "HorizontalPodAutoscaler {autoscaler} scales it too, so SlimFaas/Scale and SlimFaas/ReplicasMin \
-                         count only at zero and on the way there: remove one of the two"
-                    );
+                let (controls, bad) = Controls::read(|key| annotation(workload.meta, key));
+                problems.extend(bad.into_iter().map(|(name, message)| Problem::new(name, message)));
+                let other = autoscaler_of(workload, &autoscalers, &scaled_objects);
+                let is_overridden = controls.on_conflict == Some(OnConflict::Override);
+                if let Some(other) = &other {
+                    let message = rival(other, controls.on_conflict);
                     problems.push(Problem::new(slimfaas::PREFIX, message));
                 }
+                // Beside KEDA nothing is written at all, which is not for the decision to know.
+                autoscaler = match &other {
+                    Some(Autoscaler::Hpa(hpa)) if !is_overridden => Some(hpa.as_str().into()),
+                    _ => None,
+                };
+                if controls != Controls::default() {
+                    asked_for.insert(name.clone(), controls);
+                }
+                let created = workload.meta.creation_timestamp.as_ref().map(|time| time.0);
+                standing
+                    .insert(name.clone(), Standing { created, writers: Writers::of(workload.meta, other) });
                 objects.insert(name.clone(), Target::of(&workload.kind, workload.meta));
             }
             let function = Function {
@@ -158,20 +172,21 @@ impl Assembler {
                 problems,
                 requested: workload.replicas,
                 is_scaled: !workload.scales_itself,
-                unschedulable: pods.iter().find_map(|pod| members::unschedulable(pod)),
+                unschedulable: own.iter().find_map(|pod| pods::unschedulable(pod)),
                 autoscaler,
-                pods: pods.iter().map(|pod| members::summary(pod)).collect(),
+                pods: own.iter().map(|pod| members::summary(pod)).collect(),
             };
             functions.insert(name, function);
         }
         let named = dependencies::names(&functions);
         let is_waited_for = |name: &str| named.contains(name) && !functions.contains_key(name);
         let plain = plain.into_iter().filter(|workload| is_waited_for(workload.name())).map(|workload| {
-            let ready = pods(workload, &members).into_iter().filter(|pod| members::is_ready(pod)).count();
+            let ready =
+                pods_of(workload, &members).into_iter().filter(|pod| pods::can_be_called(pod)).count();
             let ready = i32::try_from(ready).unwrap_or(i32::MAX);
-            (workload.name().into(), Plain { wanted: workload.replicas, ready })
+            (workload.name().into(), UnmanagedWorkload { wanted: workload.replicas, ready })
         });
-        let plain: Plains = plain.collect();
+        let plain: Unmanaged = plain.collect();
         dependencies::report(&mut functions, &plain);
         let functions = functions.into_iter().map(|(name, function)| {
             // What is the same stays the same object: calls that wait for one function are not woken by a pod of another.
@@ -183,8 +198,10 @@ impl Assembler {
         View {
             complete: true,
             snapshot: self.last.clone(),
-            plain: Arc::new(plain),
+            unmanaged: Arc::new(plain),
+            controls: Arc::new(asked_for),
             objects: Arc::new(objects),
+            standing: Arc::new(standing),
             refused: refused.into(),
             scraped: scraped.into(),
             longest_interval,
@@ -213,10 +230,10 @@ impl Assembler {
         pod: &Pod,
         settings: &Settings,
     ) -> Result<Option<(metrics::scrape::Target, Option<Duration>)>, Problem> {
-        let (Some(annotations), Some(ip)) = (&pod.metadata.annotations, members::ip(pod)) else {
+        let (Some(annotations), Some(ip)) = (&pod.metadata.annotations, pods::ip(pod)) else {
             return Ok(None);
         };
-        let endpoint = Endpoint::from_annotations(annotations, members::first_port(pod));
+        let endpoint = Endpoint::from_annotations(annotations, pods::first_port(pod));
         let endpoint = endpoint.map_err(|error| Problem::new("prometheus.io", error))?;
         let Some(endpoint) = endpoint else { return Ok(None) };
         let labels = Labels::from_pairs([
@@ -239,7 +256,7 @@ fn kind_name(kind: &Kind) -> &'static str {
     }
 }
 
-fn pods<'a>(workload: &Workload<'_>, members: &Members<'a>) -> Vec<&'a Pod> {
+fn pods_of<'a>(workload: &Workload<'_>, members: &Members<'a>) -> Vec<&'a Pod> {
     let Some(candidates) = members.get(&workload.key()) else { return Vec::new() };
     let selector = workload.selector.map(|selector| Selector::try_from(selector.clone()));
     let of_it = |pod: &&&Pod| match &selector {
@@ -259,7 +276,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
         all.push(Workload {
             kind: kind::DEPLOYMENT,
             meta: &deployment.metadata,
-            template: template(&spec.template),
+            template: template_annotations(&spec.template).map(Cow::Borrowed),
             replicas: spec.replicas.unwrap_or(1),
             selector: Some(&spec.selector),
             scales_itself: false,
@@ -270,7 +287,7 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
         all.push(Workload {
             kind: kind::STATEFUL_SET,
             meta: &set.metadata,
-            template: template(&spec.template),
+            template: template_annotations(&spec.template).map(Cow::Borrowed),
             replicas: spec.replicas.unwrap_or(1),
             selector: Some(&spec.selector),
             scales_itself: false,
@@ -297,8 +314,52 @@ fn workloads(watched: &Watched) -> Vec<Workload<'_>> {
     all
 }
 
-fn template(template: &PodTemplateSpec) -> Option<Cow<'_, Annotations>> {
-    template.metadata.as_ref()?.annotations.as_ref().map(Cow::Borrowed)
+pub(crate) fn template_annotations(template: &PodTemplateSpec) -> Option<&Annotations> {
+    template.metadata.as_ref()?.annotations.as_ref()
+}
+
+/// What else scales it, whoever made that; the first by name if there are several. KEDA makes an HPA of its own, and does
+/// more than that.
+fn autoscaler_of(
+    workload: &Workload<'_>,
+    autoscalers: &HashMap<&str, Vec<&HorizontalPodAutoscaler>>,
+    scaled_objects: &HashMap<&str, Vec<&DynamicObject>>,
+) -> Option<Autoscaler> {
+    let name = workload.name();
+    let kedas = scaled_objects.get(name).into_iter().flatten().filter(|object| {
+        let target = &object.data["spec"]["scaleTargetRef"];
+        let kind = target["kind"].as_str().unwrap_or("Deployment");
+        let group = kind::group_of(target["apiVersion"].as_str().unwrap_or("apps/v1"));
+        kind == &*workload.kind.kind && group == &*workload.kind.group
+    });
+    let keda = kedas.filter_map(|object| object.metadata.name.clone()).min().map(Autoscaler::Keda);
+    keda.or_else(|| {
+        let candidates = autoscalers.get(name).into_iter().flatten();
+        let of_it = candidates.filter(|autoscaler| scales(autoscaler, &workload.kind, name));
+        of_it.filter_map(|autoscaler| autoscaler.metadata.name.clone()).min().map(Autoscaler::Hpa)
+    })
+}
+
+fn rival(autoscaler: &Autoscaler, asked: Option<OnConflict>) -> String {
+    let so = match (asked, autoscaler) {
+        (Some(OnConflict::Override), _) => ", and ballast.dev/on-conflict says to write all the same",
+        (None, Autoscaler::Hpa(_)) => {
+            ", so SlimFaas/Scale and SlimFaas/ReplicasMin count only at zero and on the way there"
+        }
+        _ => ", so its count is not written here",
+    };
+    format!("{autoscaler} scales it too{so}: remove one of the two")
+}
+
+/// KEDA's objects by the name of what they scale.
+fn by_scale_target(all: &[Arc<DynamicObject>]) -> HashMap<&str, Vec<&DynamicObject>> {
+    let mut by_target: HashMap<&str, Vec<&DynamicObject>> = HashMap::new();
+    for object in all {
+        if let Some(name) = object.data["spec"]["scaleTargetRef"]["name"].as_str() {
+            by_target.entry(name).or_default().push(object);
+        }
+    }
+    by_target
 }
 
 /// Autoscalers by the name of what they scale, so that each is looked at once and not for every workload.

@@ -7,18 +7,18 @@ use std::{
 
 use api::slimfaas::Problem;
 use decide::demand::{Graph, Node};
-use functions::Function;
+use ondemand::Function;
 
 /// A workload that is no function, but that functions depend on. It is waited for, and nobody here scales it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plain {
+pub struct UnmanagedWorkload {
     pub wanted: i32,
     pub ready: i32,
 }
 
-pub type Plains = BTreeMap<Arc<str>, Plain>;
+pub type Unmanaged = BTreeMap<Arc<str>, UnmanagedWorkload>;
 
-impl Plain {
+impl UnmanagedWorkload {
     pub fn node(self, name: &Arc<str>) -> Node {
         Node::plain(name.clone(), self.ready, self.wanted)
     }
@@ -30,23 +30,19 @@ pub fn names(functions: &BTreeMap<Arc<str>, Function>) -> HashSet<Arc<str>> {
 }
 
 /// Tells functions that wait for each other (they are started all the same), for nothing, or for what does not come.
-pub fn report(functions: &mut BTreeMap<Arc<str>, Function>, plains: &Plains) {
+pub fn report(functions: &mut BTreeMap<Arc<str>, Function>, unmanaged: &Unmanaged) {
     let of_functions = functions.iter().map(|(name, function)| Node {
         depends_on: function.settings.depends_on.clone(),
         ..Node::plain(name.clone(), 0, 0)
     });
-    let graph = Graph::new(of_functions.chain(plains.iter().map(|(name, plain)| plain.node(name))).collect());
+    let graph =
+        Graph::new(of_functions.chain(unmanaged.iter().map(|(name, plain)| plain.node(name))).collect());
     for (name, function) in functions {
         let found = graph.dependencies(name);
-        let asleep = |name: &&Arc<str>| plains.get(*name).is_some_and(|plain| plain.wanted == 0);
+        let asleep = |name: &&Arc<str>| unmanaged.get(*name).is_some_and(|plain| plain.wanted == 0);
         let asleep: Vec<&str> = found.waiting_for.iter().filter(asleep).map(AsRef::as_ref).collect();
         let mut tell = |message: String| function.problems.push(Problem::new("SlimFaas/DependsOn", message));
-        if !found.cycle.is_empty() {
-            tell(format!(
-                "{name} and {} depend on each other, so neither waits for the other: remove one direction",
-                found.cycle.join(", ")
-            ));
-        }
+        found.cycle_words(name).into_iter().for_each(&mut tell);
         if !found.unknown.is_empty() {
             tell(format!(
                 "there is no workload {} in the namespace, so it is not waited for: look for a typing error",

@@ -7,47 +7,62 @@
 
 mod assemble;
 mod dependencies;
+mod failure;
 mod members;
 #[cfg(test)]
 mod tests;
 mod watches;
 
-use std::{collections::BTreeMap, fmt::Debug, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use api::slimfaas::Problem;
-use engine::{Cache, effect::Target, informer, kind::Kind};
-use functions::{Catalog, Snapshot};
+use engine::{Cached, Engine, Scope, Selection, effect::Target, kind::Kind};
+use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     autoscaling::v2::HorizontalPodAutoscaler,
     core::v1::Pod,
 };
-use kube::{
-    Api, Client, Resource,
-    api::{DynamicObject, ListParams},
-};
-use serde::de::DeserializeOwned;
-use tokio::{
-    sync::{Notify, watch},
-    task::JoinSet,
-};
-use tokio_util::sync::CancellationToken;
+use kube::{Resource, api::DynamicObject};
+use ondemand::{Catalog, Snapshot};
+use scaling::{Controls, Writers};
+use tokio::sync::{Notify, watch};
 
+use crate::component::{Component, Reach, Rule, Runs};
 pub use assemble::Assembler;
-pub use dependencies::{Plain, Plains};
+pub(crate) use assemble::template_annotations;
+pub use dependencies::{Unmanaged, UnmanagedWorkload};
+pub use failure::start_failure;
 pub use watches::Watches;
 
 /// Kyma's Functions, which bring their own Deployment.
 pub const FUNCTION: Kind =
     Kind::namespaced("serverless.kyma-project.io", "v1alpha2", "Function", "functions");
+/// KEDA's, which scales to zero and from zero too.
+pub const SCALED_OBJECT: Kind = Kind::namespaced("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 /// On the pods of a Function.
 pub const FUNCTION_LABEL: &str = "serverless.kyma-project.io/function-name";
 
-const RELIST: Duration = Duration::from_secs(300);
-/// Their kind may be added to the cluster at any time.
-const LOOK_FOR_FUNCTIONS: Duration = Duration::from_secs(5);
-/// After an answer that says nothing about the kind; until then nobody knows which functions there are.
-const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// It cannot be switched off: without it nobody knows where a call goes.
+pub const COMPONENT: Component = Component {
+    name: "catalog",
+    about: "which functions on demand there are, their pods, and who else scales them",
+    crds: Vec::new,
+    rules: &[
+        Rule::new("", &["pods"], READ),
+        Rule::new("apps", &["deployments", "statefulsets"], READ),
+        Rule::new("serverless.kyma-project.io", &["functions"], READ),
+        Rule::new("autoscaling", &["horizontalpodautoscalers"], READ),
+        Rule::new("keda.sh", &["scaledobjects"], READ),
+    ],
+    reach: Reach::Served,
+    runs: Runs::Everywhere,
+};
+
+const READ: &[&str] = &["list", "watch"];
+
+/// How often everything is listed anew, in case a watch lost an event.
+pub const RELIST: Duration = Duration::from_secs(300);
 
 /// The functions, and what only those who write and scrape need to know of them.
 #[derive(Clone, Debug, Default)]
@@ -56,14 +71,25 @@ pub struct View {
     pub complete: bool,
     pub snapshot: Arc<Snapshot>,
     /// What functions depend on and is none.
-    pub plain: Arc<Plains>,
+    pub unmanaged: Arc<Unmanaged>,
+    /// What people ask of scaling, for the few functions where they ask for anything.
+    pub controls: Arc<BTreeMap<Arc<str>, Controls>>,
     /// The object behind each function that is ours to scale, in the version that the snapshot shows.
     pub objects: Arc<BTreeMap<Arc<str>, Target>>,
+    /// Who else writes the counts of those.
+    pub standing: Arc<BTreeMap<Arc<str>, Standing>>,
     /// What may be meant as a function, and why it is none.
     pub refused: Arc<[(Target, Problem)]>,
     pub scraped: Arc<[metrics::scrape::Target]>,
     /// The longest time between two scrapes of a pod that asks for other than the usual.
     pub longest_interval: Duration,
+}
+
+/// What is known of an object besides what it is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    pub created: Option<Timestamp>,
+    pub writers: Writers,
 }
 
 /// What the watches have told.
@@ -74,71 +100,46 @@ pub struct Watched {
     pub functions: Vec<Arc<DynamicObject>>,
     pub pods: Vec<Arc<Pod>>,
     pub autoscalers: Vec<Arc<HorizontalPodAutoscaler>>,
+    /// KEDA's.
+    pub scaled_objects: Vec<Arc<DynamicObject>>,
 }
 
 struct Caches {
-    deployments: Arc<Cache<Deployment>>,
-    stateful_sets: Arc<Cache<StatefulSet>>,
-    functions: Arc<Cache<DynamicObject>>,
-    pods: Arc<Cache<Pod>>,
-    autoscalers: Arc<Cache<HorizontalPodAutoscaler>>,
+    deployments: Cached<Deployment>,
+    stateful_sets: Cached<StatefulSet>,
+    functions: Cached<DynamicObject>,
+    pods: Cached<Pod>,
+    autoscalers: Cached<HorizontalPodAutoscaler>,
+    scaled_objects: Cached<DynamicObject>,
     changed: Arc<Notify>,
 }
 
-/// Keeps `catalog` and the returned view up to date for as long as the tasks run; the watches tell whether they can.
+/// Keeps `catalog` and the returned view up to date for as long as the scope is there; the watches tell whether they can.
 pub fn start(
-    client: &Client,
+    engine: &Engine,
     namespace: &str,
     catalog: Catalog,
-    tasks: &mut JoinSet<()>,
-) -> (watch::Receiver<Arc<View>>, Watches) {
-    let caches = Caches::new();
-    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.deployments.clone()));
-    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.stateful_sets.clone()));
-    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.pods.clone()));
-    tasks.spawn(follow(Api::namespaced(client.clone(), namespace), caches.autoscalers.clone()));
-    let has_no_functions = CancellationToken::new();
-    let functions: Api<DynamicObject> =
-        Api::namespaced_with(client.clone(), namespace, &FUNCTION.api_resource());
-    tasks.spawn(watch_functions(functions, caches.functions.clone(), has_no_functions.clone()));
+) -> (watch::Receiver<Arc<View>>, Watches, Scope) {
+    let scope = engine.scope("catalog");
+    let caches = Arc::new(Caches::new(&scope, namespace));
     let watches = caches.watches();
     let (sender, view) = watch::channel(Arc::new(View::default()));
-    tasks.spawn(caches.run(namespace.to_owned(), catalog, sender, has_no_functions));
-    (view, watches)
-}
-
-async fn follow<K>(api: Api<K>, cache: Arc<Cache<K>>)
-where
-    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
-{
-    informer::run(api, cache, String::new(), RELIST).await;
-}
-
-/// Waits until the cluster has the kind, and tells `absent` if it has not.
-async fn watch_functions(
-    api: Api<DynamicObject>,
-    cache: Arc<Cache<DynamicObject>>,
-    absent: CancellationToken,
-) {
-    while let Err(error) = api.list(&ListParams::default().limit(1)).await {
-        if matches!(&error, kube::Error::Api(status) if status.code == 404) {
-            absent.cancel();
-        }
-        let pause = if absent.is_cancelled() { LOOK_FOR_FUNCTIONS } else { ASK_AGAIN };
-        tokio::time::sleep(pause).await;
-    }
-    follow(api, cache).await;
+    let namespace: Arc<str> = namespace.into();
+    scope.keep("catalog", move || caches.clone().run(namespace.clone(), catalog.clone(), sender.clone()));
+    (view, watches, scope)
 }
 
 impl Caches {
-    fn new() -> Self {
+    fn new(scope: &Scope, namespace: &str) -> Self {
         let changed = Arc::new(Notify::new());
+        let here = || Selection::namespace(namespace);
         Caches {
-            deployments: announcing(&changed),
-            stateful_sets: announcing(&changed),
-            functions: announcing(&changed),
-            pods: announcing(&changed),
-            autoscalers: announcing(&changed),
+            deployments: announcing(scope.cache(here()), &changed),
+            stateful_sets: announcing(scope.cache(here()), &changed),
+            functions: announcing(scope.dynamic(&FUNCTION, here()), &changed),
+            pods: announcing(scope.cache(here()), &changed),
+            autoscalers: announcing(scope.cache(here()), &changed),
+            scaled_objects: announcing(scope.dynamic(&SCALED_OBJECT, here()), &changed),
             changed,
         }
     }
@@ -153,21 +154,14 @@ impl Caches {
         ])
     }
 
-    async fn run(
-        self,
-        namespace: String,
-        catalog: Catalog,
-        sender: watch::Sender<Arc<View>>,
-        has_no_functions: CancellationToken,
-    ) {
+    async fn run(self: Arc<Self>, namespace: Arc<str>, catalog: Catalog, sender: watch::Sender<Arc<View>>) {
         self.deployments.synced().await;
         self.stateful_sets.synced().await;
         self.pods.synced().await;
         self.autoscalers.synced().await;
-        tokio::select! {
-            () = self.functions.synced() => {}
-            () = has_no_functions.cancelled() => {}
-        }
+        // their kind may be added to the cluster at any time
+        self.functions.settled().await;
+        self.scaled_objects.settled().await;
         let mut assembler = Assembler::new(&namespace);
         loop {
             let watched = Watched {
@@ -176,6 +170,7 @@ impl Caches {
                 functions: self.functions.all(),
                 pods: self.pods.all(),
                 autoscalers: self.autoscalers.all(),
+                scaled_objects: self.scaled_objects.all(),
             };
             let view = assembler.assemble(&watched);
             catalog.publish((*view.snapshot).clone());
@@ -185,8 +180,7 @@ impl Caches {
     }
 }
 
-fn announcing<K: Resource>(changed: &Arc<Notify>) -> Arc<Cache<K>> {
-    let cache = Arc::new(Cache::default());
+fn announcing<K: Resource + 'static>(cache: Cached<K>, changed: &Arc<Notify>) -> Cached<K> {
     let changed = changed.clone();
     cache.listen(move |_| changed.notify_one());
     cache

@@ -66,7 +66,7 @@ fn check(watched: &Watched, expected: &Expect) {
     for target in view.scraped.iter() {
         out += &format!("scrape {} {}\n", target.url(), target.key());
     }
-    for (name, plain) in view.plain.iter() {
+    for (name, plain) in view.unmanaged.iter() {
         out += &format!("{name} is waited for: {} of {}\n", plain.ready, plain.wanted);
     }
     for (object, problem) in view.refused.iter() {
@@ -294,4 +294,43 @@ fn a_foreign_autoscaler_is_noticed() {
         trusted 
     "#]],
     );
+}
+
+#[test]
+fn a_scaled_object_is_found_and_an_annotation_may_override_it() {
+    let scaled = |name: &str, target: Value| -> Arc<DynamicObject> {
+        object(json!({
+            "apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject",
+            "metadata": {"name": name, "namespace": "shop"}, "spec": {"scaleTargetRef": target},
+        }))
+    };
+    let stubborn = json!({"SlimFaas/Function": "true", "ballast.dev/on-conflict": "override"});
+    let watched = Watched {
+        deployments: vec![
+            deployment("fib", is_function()),
+            deployment("stubborn", stubborn),
+            deployment("other", is_function()),
+        ],
+        scaled_objects: vec![
+            // it is a Deployment unless it says otherwise
+            scaled("events", json!({"name": "fib"})),
+            scaled("again", json!({"name": "stubborn", "kind": "Deployment", "apiVersion": "apps/v1"})),
+            scaled("set", json!({"name": "other", "kind": "StatefulSet"})),
+        ],
+        ..Watched::default()
+    };
+    check(
+        &watched,
+        &expect![[r#"
+        fib apps/v1 Deployment wants 2 @7
+          SlimFaas/: ScaledObject events scales it too, so its count is not written here: remove one of the two
+        other apps/v1 Deployment wants 2 @7
+        stubborn apps/v1 Deployment wants 2 @7
+          SlimFaas/: ScaledObject again scales it too, and ballast.dev/on-conflict says to write all the same: remove one of the two
+        trusted 
+    "#]],
+    );
+    let view = Assembler::new("shop").assemble(&watched);
+    let keda = Some(scaling::Autoscaler::Keda("events".into()));
+    assert_eq!(view.standing["fib"].writers.autoscaler, keda);
 }

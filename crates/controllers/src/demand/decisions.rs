@@ -1,31 +1,18 @@
-//! The last decision about each function, for whoever wants to know why.
+//! The last decision about each function, as metrics.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use bytes::Bytes;
 use decide::demand::{Decision, Rule};
-use functions::Function;
 use jiff::Timestamp;
 use metrics::Gauge;
-use serde_json::{Value, json};
-use tokio::sync::watch;
+use ondemand::Function;
 
-/// A handle; clones share what is known.
+/// Of one term of leadership, so that each series is there once among the nodes. A handle; clones share what is known.
 #[derive(Clone, Debug, Default)]
-pub struct Decisions(Arc<Known>);
-
-pub(super) type Own = Arc<BTreeMap<Arc<str>, Arc<Decided>>>;
-
-#[derive(Debug, Default)]
-struct Known {
-    /// None unless this node is the master and has decided.
-    own: watch::Sender<Option<Own>>,
-    /// What the store holds: see `told_to_all`.
-    told: RwLock<BTreeMap<Arc<str>, Bytes>>,
-}
+pub struct Decisions(Arc<Mutex<BTreeMap<Arc<str>, Arc<Decided>>>>);
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
@@ -45,61 +32,26 @@ impl Decided {
         }
         Decided { at, ready: function.ready().count(), problems, decision: decision.clone() }
     }
-
-    /// As people read it in a function's status.
-    pub(super) fn shown(&self) -> Value {
-        let decision = &self.decision;
-        json!({
-            "At": self.at,
-            "Current": decision.current,
-            "Desired": decision.desired,
-            "Reason": decision.reason.code,
-            "Why": decision.why(),
-            "Steps": decision.steps,
-            "NextCheck": decision.next_check,
-        })
-    }
 }
 
 impl Decisions {
-    /// The last decision about a function for people to read, whichever node made it.
-    pub fn last(&self, name: &str) -> Option<Value> {
-        if let Some(own) = &*self.0.own.borrow() {
-            return own.get(name).map(|decided| decided.shown());
-        }
-        self.told().get(name).and_then(|text| serde_json::from_slice(text).ok())
+    pub(super) fn decided(&self, name: &Arc<str>, decided: Decided) {
+        self.own().insert(name.clone(), Arc::new(decided));
     }
 
-    pub(super) fn own(&self) -> watch::Receiver<Option<Own>> {
-        self.0.own.subscribe()
+    pub(super) fn forget(&self, name: &str) {
+        self.own().remove(name);
     }
 
-    pub(super) fn decided(&self, all: BTreeMap<Arc<str>, Arc<Decided>>) {
-        self.0.own.send_replace(Some(Arc::new(all)));
+    fn own(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, Arc<Decided>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another node decides from now on.
-    pub(super) fn resign(&self) {
-        self.0.own.send_replace(None);
-    }
-
-    pub(super) fn heard(&self, name: &str, text: Option<Bytes>) {
-        let mut told = self.0.told.write().unwrap_or_else(PoisonError::into_inner);
-        match text {
-            Some(text) => drop(told.insert(name.into(), text)),
-            None => drop(told.remove(name)),
-        }
-    }
-
-    pub(super) fn told(&self) -> RwLockReadGuard<'_, BTreeMap<Arc<str>, Bytes>> {
-        self.0.told.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Under the names that dashboards for SlimFaas know; the master's alone, so that each series is there once.
+    /// Under the names that dashboards for SlimFaas know.
     pub fn gauges(&self) -> Vec<Gauge> {
         let mut gauges = Vec::new();
-        let own = self.0.own.borrow().clone().unwrap_or_default();
-        for (name, decided) in own.iter() {
+        let own = self.own().clone();
+        for (name, decided) in &own {
             let decision = &decided.decision;
             let mut add = |metric: &str, labels: &[(&str, &str)], value: f64| {
                 let mut all = vec![("function".to_owned(), name.to_string())];

@@ -4,21 +4,52 @@ use std::{
 };
 
 use api::slimfaas;
-use decide::demand::{Answer, Memory};
+use decide::demand::{self, Answer, Decision, Memory};
 use engine::{
     effect::{Effect, Target},
     kind,
 };
 use expect_test::{Expect, expect};
-use functions::{Calls, Function, Pod, Snapshot};
 use jiff::{SignedDuration, Timestamp};
 use metrics::Gauge;
+use ondemand::{Calls, Function, Pod, Snapshot};
 
 use super::{
     Decided, Decisions,
-    plan::{Situation, decide, effects},
+    neighbours::Neighbours,
+    plan::{Situation, observe},
+    policy::gist,
 };
-use crate::catalog::{Plain, Plains};
+use crate::catalog::{Unmanaged, UnmanagedWorkload};
+
+/// One decision for each function, made as the policy makes it: from the function's neighbours alone.
+fn decide(
+    snapshot: &Snapshot,
+    unmanaged: &Unmanaged,
+    calls: &HashMap<Arc<str>, Calls>,
+    readings: &HashMap<Arc<str>, Vec<Answer>>,
+) -> BTreeMap<Arc<str>, Decision> {
+    let neighbours = Neighbours::new(snapshot);
+    let any_call = || {
+        let last = calls.values().filter_map(Calls::latest).max();
+        Calls { last, active: calls.values().map(|calls| calls.active).sum(), ..Calls::default() }
+    };
+    let situation = Situation {
+        now: now(),
+        snapshot,
+        unmanaged,
+        neighbours: &neighbours,
+        calls: &|name| calls.get(name).copied().unwrap_or_default(),
+        any_call: &any_call,
+        readings: &|name| readings.get(name).cloned(),
+    };
+    let decision = |(name, function): (&Arc<str>, &Arc<Function>)| {
+        let observed = observe(&situation, name, function);
+        let spec = &function.settings.scaling;
+        (name.clone(), demand::decide(now(), spec, &observed, Memory::default()))
+    };
+    snapshot.functions.iter().map(decision).collect()
+}
 
 fn now() -> Timestamp {
     "2026-03-02T12:00:00Z".parse().unwrap()
@@ -35,9 +66,10 @@ fn function(name: &str, annotations: &[(&str, &str)], requested: i32, ready: u8)
         ip: Some([127, 1, 0, n].into()),
         port: Some(80),
         ready: true,
+        failure: None,
     };
     Function {
-        target: functions::Target {
+        target: ondemand::Target {
             api_version: "apps/v1".into(),
             kind: "Deployment".into(),
             namespace: "shop".into(),
@@ -56,7 +88,7 @@ fn function(name: &str, annotations: &[(&str, &str)], requested: i32, ready: u8)
 #[derive(Default)]
 struct World {
     functions: Vec<Function>,
-    plain: Plains,
+    unmanaged: Unmanaged,
     /// Seconds since the last call.
     called: Vec<(&'static str, i64)>,
     readings: Vec<(&'static str, Answer)>,
@@ -71,19 +103,10 @@ fn check(world: World, expected: &Expect) {
         let last = now().checked_sub(SignedDuration::from_secs(*ago)).ok();
         (Arc::from(*name), Calls { last, ..Calls::default() })
     };
-    let memories: BTreeMap<Arc<str>, Memory> = BTreeMap::new();
-    let situation = Situation {
-        now: now(),
-        snapshot: &snapshot,
-        plain: &world.plain,
-        calls: world.called.iter().map(call).collect(),
-        readings: HashMap::from_iter(
-            world.readings.into_iter().map(|(name, answer)| (name.into(), vec![answer])),
-        ),
-        memories: &memories,
-    };
+    let readings = world.readings.into_iter().map(|(name, answer)| (name.into(), vec![answer])).collect();
+    let calls = world.called.iter().map(call).collect();
     let mut out = String::new();
-    for (name, decision) in decide(&situation) {
+    for (name, decision) in decide(&snapshot, &world.unmanaged, &calls, &readings) {
         out += &format!("{name}: {} -> {} {}\n", decision.current, decision.desired, decision.reason.code);
         if decision.changes() {
             let object = Target {
@@ -93,7 +116,7 @@ fn check(world: World, expected: &Expect) {
                 uid: "u".into(),
                 resource_version: Some("7".into()),
             };
-            for effect in effects(&decision, &object) {
+            if let Some(effect) = scaling::rescale(&object, &decision) {
                 assert!(
                     !matches!(&effect, Effect::Patch { target, .. } if target.resource_version.is_none())
                 );
@@ -122,10 +145,8 @@ fn a_call_wakes_dependencies_first() {
         cart: 0 -> 0 WaitingForDependencies
         db: 0 -> 2 WakeUp
           patch Deployment shop/db/scale {"spec":{"replicas":2}}
-          event WakeUp "Scale up db from 0 to 2: wakes up with 2" on Deployment shop/db
         idle: 1 -> 0 Idle
           patch Deployment shop/idle/scale {"spec":{"replicas":0}}
-          event Idle "Scale down idle from 1 to 0: idle, so down to the minimum of 0" on Deployment shop/idle
         shop: 0 -> 0 WaitingForDependencies
     "#]],
     );
@@ -143,7 +164,6 @@ fn a_call_wakes_dependencies_first() {
         &expect![[r#"
         cart: 0 -> 1 WakeUp
           patch Deployment shop/cart/scale {"spec":{"replicas":1}}
-          event WakeUp "Scale up cart from 0 to 1: wakes up with 1" on Deployment shop/cart
         db: 2 -> 2 Active
         shop: 0 -> 0 WaitingForDependencies
     "#]],
@@ -167,7 +187,6 @@ fn a_dependency_below_its_start_is_ready_with_what_it_has() {
         db: 1 -> 1 Active
         shop: 0 -> 1 WakeUp
           patch Deployment shop/shop/scale {"spec":{"replicas":1}}
-          event WakeUp "Scale up shop from 0 to 1: wakes up with 1" on Deployment shop/shop
     "#]],
     );
 }
@@ -179,15 +198,9 @@ fn a_dependency_that_is_no_function_is_waited_for() {
     for (wanted, ready) in [(0, 0), (1, 0), (1, 1), (3, 2), (3, 3)] {
         let shop = Arc::new(function("shop", &[("DependsOn", "mysql, mispelt")], 0, 0));
         let snapshot = Snapshot { functions: [("shop".into(), shop)].into(), ..Snapshot::default() };
-        let situation = Situation {
-            now: now(),
-            snapshot: &snapshot,
-            plain: &Plains::from([("mysql".into(), Plain { wanted, ready })]),
-            calls: [("shop".into(), Calls { last: Some(now()), ..Calls::default() })].into(),
-            readings: HashMap::new(),
-            memories: &BTreeMap::new(),
-        };
-        let decisions = decide(&situation);
+        let unmanaged = Unmanaged::from([("mysql".into(), UnmanagedWorkload { wanted, ready })]);
+        let calls = [("shop".into(), Calls { last: Some(now()), ..Calls::default() })].into();
+        let decisions = decide(&snapshot, &unmanaged, &calls, &HashMap::new());
         assert_eq!(decisions.len(), 1, "only functions are decided about");
         all += &format!("{ready} of {wanted}: {}\n", decisions["shop"].why());
     }
@@ -224,15 +237,9 @@ fn metrics_raise_veto_and_agree() {
             ..Snapshot::default()
         };
         let last = now().checked_sub(SignedDuration::from_secs(ago)).ok();
-        let situation = Situation {
-            now: now(),
-            snapshot: &snapshot,
-            plain: &Plains::new(),
-            calls: [("fib".into(), Calls { last, ..Calls::default() })].into(),
-            readings: [("fib".into(), vec![answer])].into(),
-            memories: &BTreeMap::from([("fib".into(), Memory::default())]),
-        };
-        let decision = &decide(&situation)["fib"];
+        let calls = [("fib".into(), Calls { last, ..Calls::default() })].into();
+        let readings = [("fib".into(), vec![answer])].into();
+        let decision = &decide(&snapshot, &Unmanaged::new(), &calls, &readings)["fib"];
         all += &format!("{what}: {} -> {} {}\n", decision.current, decision.desired, decision.why());
     }
     expect![[r#"
@@ -243,7 +250,7 @@ fn metrics_raise_veto_and_agree() {
         idle, and the pods saw nothing: 2 -> 0 idle, and the metrics agree on zero
         idle, and nothing is known: 2 -> 2 idle, but the metrics do not agree to fewer than 2
         little to do: 2 -> 1 rps asks for the most: 1
-        little to do on the pods that spoke: 2 -> 2 1 would do, but not every trigger has spoken, so nothing shrinks
+        little to do on the pods that spoke: 2 -> 2 rps would allow 1, but not every trigger has observations (1 without), so nothing shrinks
     "#]].assert_eq(&all);
 }
 
@@ -255,17 +262,12 @@ fn triggers_of_one_name_are_told_apart() {
     let fib = Arc::new(function("fib", &[("Scale", scale)], 2, 2));
     let snapshot = Snapshot { functions: [("fib".into(), fib.clone())].into(), ..Snapshot::default() };
     let value = |value| Answer::Value { value, per: None };
-    let situation = Situation {
-        now: now(),
-        snapshot: &snapshot,
-        plain: &Plains::new(),
-        calls: [("fib".into(), Calls { last: Some(now()), ..Calls::default() })].into(),
-        readings: [("fib".into(), vec![value(40.0), Answer::Quiet, Answer::Failed("no data".into())])].into(),
-        memories: &BTreeMap::new(),
-    };
-    let decided = Decided::new(now(), &fib, &decide(&situation)["fib"]);
+    let calls = [("fib".into(), Calls { last: Some(now()), ..Calls::default() })].into();
+    let readings =
+        [("fib".into(), vec![value(40.0), Answer::Quiet, Answer::Failed("no data".into())])].into();
+    let decision = &decide(&snapshot, &Unmanaged::new(), &calls, &readings)["fib"];
     let decisions = Decisions::default();
-    decisions.decided([("fib".into(), Arc::new(decided))].into());
+    decisions.decided(&"fib".into(), Decided::new(now(), &fib, decision));
     let mut lines: Vec<String> = Vec::new();
     for Gauge { name, labels, value } in decisions.gauges() {
         if let Some(name) = name.strip_prefix("slimfaas_autoscaler_trigger_") {
@@ -282,4 +284,100 @@ fn triggers_of_one_name_are_told_apart() {
         ]
     "#]]
     .assert_debug_eq(&lines);
+}
+
+/// A trigger that was not evaluated yet is no reason to shrink.
+#[test]
+fn an_unread_trigger_holds_the_count() {
+    let fib = Arc::new(function("fib", &[("Scale", SCALE)], 3, 3));
+    let snapshot = Snapshot { functions: [("fib".into(), fib)].into(), ..Snapshot::default() };
+    let calls = [("fib".into(), Calls { last: Some(now()), ..Calls::default() })].into();
+    let decision = &decide(&snapshot, &Unmanaged::new(), &calls, &HashMap::new())["fib"];
+    assert_eq!((decision.current, decision.desired), (3, 3), "{}", decision.why());
+}
+
+/// A call of one wakes those that start with any, and what hangs together with them, although they are no neighbours.
+#[test]
+fn a_call_of_any_counts_for_those_that_ask_for_it() {
+    let any = ("ReplicasStartAsSoonAsOneFunctionRetrieveARequest", "true");
+    let functions = [
+        function("called", &[], 1, 1),
+        function("eager", &[any, ("DependsOn", "db")], 0, 0),
+        function("db", &[], 0, 0),
+        function("other", &[], 0, 0),
+    ];
+    let snapshot = Snapshot {
+        functions: functions.into_iter().map(|f| (f.name().clone(), Arc::new(f))).collect(),
+        ..Snapshot::default()
+    };
+    let calls = [("called".into(), Calls { last: Some(now()), ..Calls::default() })].into();
+    let decisions = decide(&snapshot, &Unmanaged::new(), &calls, &HashMap::new());
+    let desired: Vec<_> = decisions.iter().map(|(name, decision)| (&**name, decision.desired)).collect();
+    assert_eq!(desired, [("called", 1), ("db", 1), ("eager", 0), ("other", 0)], "eager waits for db");
+    let neighbours = Neighbours::new(&snapshot);
+    assert_eq!(neighbours.of_any_call(), ["db".into(), "eager".into()]);
+    assert_eq!(neighbours.of(&"other".into()), ["other".into()]);
+}
+
+#[test]
+fn that_time_goes_by_is_not_worth_a_record() {
+    let mut told = String::new();
+    let mut last = String::new();
+    for (what, seconds, current) in [
+        ("called", 0, 0),
+        ("awake", 1, 1),
+        ("a second later", 2, 1),
+        ("in the last second", 300, 1),
+        ("idle", 301, 1),
+        ("asleep", 302, 0),
+        ("an hour later", 3902, 0),
+    ] {
+        let fib = Arc::new(function("fib", &[], current, 1));
+        let snapshot = Snapshot { functions: [("fib".into(), fib)].into(), ..Snapshot::default() };
+        let at = now().checked_sub(SignedDuration::from_secs(seconds)).ok();
+        let calls = [("fib".into(), Calls { last: at, ..Calls::default() })].into();
+        let decision = &decide(&snapshot, &Unmanaged::new(), &calls, &HashMap::new())["fib"];
+        let gist = gist(decision);
+        if gist != last {
+            told += &format!("{what}: {} {}\n", decision.desired, decision.why());
+            last = gist;
+        }
+    }
+    expect![[r#"
+        called: 1 wakes up with 1
+        awake: 1 a call 1 s ago, timeout 300 s
+        idle: 0 idle, so down to the minimum of 0
+        asleep: 0 nothing for 302 s, timeout 300 s; the last was a call
+    "#]]
+    .assert_eq(&told);
+}
+
+#[test]
+fn that_a_trigger_reads_another_figure_is_not_worth_a_record() {
+    let mut last = String::new();
+    let mut recorded = Vec::new();
+    for value in [30.0, 30.5, 39.9, 40.1, 41.0, 19.0] {
+        let fib = Arc::new(function("fib", &[("Scale", SCALE)], 2, 2));
+        let snapshot = Snapshot { functions: [("fib".into(), fib)].into(), ..Snapshot::default() };
+        let calls = [("fib".into(), Calls { last: Some(now()), ..Calls::default() })].into();
+        let readings = [("fib".into(), vec![Answer::Value { value, per: None }])].into();
+        let gist = gist(&decide(&snapshot, &Unmanaged::new(), &calls, &readings)["fib"]);
+        if gist != last {
+            recorded.push(value);
+            last = gist;
+        }
+    }
+    // 20 for each pod: two are enough up to 40.
+    assert_eq!(recorded, [30.0, 40.1, 19.0]);
+}
+
+#[test]
+fn that_calls_begin_and_end_is_not_worth_a_record() {
+    let gists = [0, 1, 0, 2].map(|active| {
+        let fib = Arc::new(function("fib", &[], 1, 1));
+        let snapshot = Snapshot { functions: [("fib".into(), fib)].into(), ..Snapshot::default() };
+        let calls = [("fib".into(), Calls { last: Some(now()), active, ..Calls::default() })].into();
+        gist(&decide(&snapshot, &Unmanaged::new(), &calls, &HashMap::new())["fib"])
+    });
+    assert!(gists.iter().all(|gist| *gist == gists[0]), "{gists:?}");
 }

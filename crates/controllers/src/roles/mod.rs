@@ -21,18 +21,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use engine::{Cache, informer};
+use engine::{Cached, Engine, Fence, Reflects, Scope, Selection};
 use jiff::Timestamp;
 use k8s_openapi::{
     api::coordination::v1::{Lease, LeaseSpec},
     apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta},
 };
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, PostParams},
 };
 use tokio::sync::{Notify, watch};
 
+use crate::component::{Component, Reach, Rule, Runs};
 use held::{Held, holds, lapse, lock};
 use plan::{Action, Seen, plan};
 
@@ -41,7 +42,15 @@ pub const SCRAPER: &str = "ballast-scraper";
 const PRESENCE: &str = "ballast-node-";
 /// On every lease of ours.
 const LABEL: (&str, &str) = ("app.kubernetes.io/part-of", "ballast");
-const RELIST: Duration = Duration::from_secs(60);
+
+pub const COMPONENT: Component = Component {
+    name: "roles",
+    about: "which node decides and writes, and which one scrapes: Leases",
+    crds: Vec::new,
+    rules: &[Rule::new("coordination.k8s.io", &["leases"], &["list", "watch", "create", "update", "delete"])],
+    reach: Reach::Served,
+    runs: Runs::WithControllers,
+};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -86,6 +95,25 @@ impl Handle {
         holds(lock(&self.held).master, Instant::now())
     }
 
+    /// For a node that only serves: it is never master nor scraper, and writes no lease.
+    pub fn none() -> Self {
+        Handle {
+            roles: watch::channel(Roles::default()).1,
+            held: Arc::default(),
+            lease: None,
+            began: Instant::now(),
+        }
+    }
+
+    /// Asked right before each write.
+    pub fn fence(&self) -> Fence {
+        if self.lease.is_none() && self.is_master() {
+            return Fence::open();
+        }
+        let roles = self.clone();
+        Fence::new(move || roles.is_master())
+    }
+
     /// For a node that is all there is, and for tests: always master and scraper.
     pub fn alone(name: &str) -> Self {
         let roles = Roles { master: true, scraper: true, master_name: Some(name.to_owned()), nodes: 1 };
@@ -99,7 +127,8 @@ impl Handle {
 struct Keeper {
     api: Api<Lease>,
     options: Options,
-    cache: Arc<Cache<Lease>>,
+    cache: Cached<Lease>,
+    _scope: Scope,
     changed: Arc<Notify>,
     /// When each lease was last seen to change.
     seen: HashMap<String, (LeaseSpec, Instant)>,
@@ -111,21 +140,22 @@ struct Keeper {
 
 /// The handle, and what keeps it true until `shutdown`; then roles are given back.
 pub fn keep(
-    client: Client,
+    engine: Engine,
     options: Options,
     shutdown: impl Future<Output = ()> + Send,
 ) -> (Handle, impl Future<Output = ()> + Send) {
     let (sender, roles) = watch::channel(Roles::default());
     let handle = Handle { roles, held: Arc::default(), lease: Some(options.lease), began: Instant::now() };
     let changed = Arc::new(Notify::new());
-    let cache = Arc::new(Cache::<Lease>::default());
+    let scope = engine.scope("roles");
+    let cache: Cached<Lease> = scope.cache(Selection::namespace(&options.namespace).and_label(LABEL));
     let told = changed.clone();
     cache.listen(move |_| told.notify_one());
-    let api = Api::namespaced(client, &options.namespace);
     let keeper = Keeper {
-        api: api.clone(),
+        api: Api::namespaced(engine.client().clone(), &options.namespace),
         options,
-        cache: cache.clone(),
+        cache,
+        _scope: scope,
         changed,
         seen: HashMap::new(),
         written: HashMap::new(),
@@ -134,10 +164,8 @@ pub fn keep(
     };
     let (held, look_every) = (handle.held.clone(), keeper.options.lease / 3);
     let run = async move {
-        let informer = informer::run(api, cache, format!("{}={}", LABEL.0, LABEL.1), RELIST);
         let mut keeper = keeper;
         tokio::select! {
-            () = informer => {}
             () = keeper.run() => {}
             () = lapse(&held, &sender, look_every) => {}
             () = shutdown => {}
@@ -245,6 +273,8 @@ impl Keeper {
                 match error {
                     WriteError::Api(kube::Error::Api(status)) if status.code == 409 => {
                         tracing::debug!(lease = name, "somebody else was faster");
+                        // or the watch has lost an event, and would go on to show an old version
+                        self.cache.request_relist();
                     }
                     error => tracing::warn!(lease = name, %error, "could not write the lease"),
                 }

@@ -12,10 +12,10 @@ mod tests;
 use std::{future::Future, sync::Arc, time::Duration};
 
 use api::slimfaas::Settings;
-use functions::Snapshot;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use jiff::Timestamp;
 use metrics::{Database, Gauge, scrape};
+use ondemand::Snapshot;
 use promql::Labels;
 use store::{Change, Shared};
 use tokio::{
@@ -23,7 +23,21 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval},
 };
 
-use crate::{catalog::View, roles};
+use crate::{
+    catalog::View,
+    component::{Component, Reach, Runs},
+    roles,
+};
+
+/// Pods are asked, not the API.
+pub const COMPONENT: Component = Component {
+    name: "scraping",
+    about: "metrics of functions' pods, for triggers and queries",
+    crds: Vec::new,
+    rules: &[],
+    reach: Reach::Served,
+    runs: Runs::Everywhere,
+};
 
 /// How often it is looked whether somebody asked for another metric.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

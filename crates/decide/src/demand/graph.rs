@@ -76,6 +76,16 @@ pub struct Dependencies {
     pub cycle: Vec<Arc<str>>,
 }
 
+impl Dependencies {
+    /// What to tell of `name` if it and others wait for each other.
+    pub fn cycle_words(&self, name: &str) -> Option<String> {
+        let others = self.cycle.join(", ");
+        (!self.cycle.is_empty()).then(|| {
+            format!("{name} and {others} depend on each other, so neither waits for the other: remove one direction")
+        })
+    }
+}
+
 /// All functions, with dependents resolved once.
 #[derive(Clone, Debug)]
 pub struct Graph {
@@ -108,6 +118,13 @@ impl Graph {
             (*at, *is_own, *source, std::cmp::Reverse(self.nodes[*idx].name.clone()))
         })?;
         Some(Activity { at, source, of: (!is_own).then(|| self.nodes[idx].name.clone()) })
+    }
+
+    /// When the schedule of the function, or of anything that depends on it, next wakes it.
+    pub fn next_wake_up(&self, now: Timestamp, name: &str) -> Option<Timestamp> {
+        let own = *self.by_name.get(name)?;
+        let all = self.with_dependents(own).into_iter();
+        all.filter_map(|idx| self.nodes[idx].schedule.next_wake_up(now)).min()
     }
 
     pub fn dependencies(&self, name: &str) -> Dependencies {

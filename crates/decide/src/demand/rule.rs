@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    flaps::Guard,
     graph::{Activity, ActivitySource},
     spec::{MetricType, Per},
 };
@@ -44,6 +45,8 @@ pub enum Rule {
         may_shrink: bool,
     },
     Stabilized(Stabilized),
+    /// The metrics turned round too often lately: down only after a longer window.
+    FlapGuard(Guard),
     Budget(Budget),
     /// Idle, and nothing else has a say: down to the floor.
     ToFloor {
@@ -93,6 +96,8 @@ pub struct Reading {
     pub per: Per,
     pub value: f64,
     pub threshold: f64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tolerance: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,10 +117,14 @@ impl Reading {
     /// 50 a pod make 3, whatever runs now.
     fn proposal(&self, current: i32) -> i32 {
         let wanted = self.value / self.threshold;
-        ceil(match (self.metric_type, self.per) {
-            (MetricType::AverageValue, Per::Total) => wanted,
-            _ => f64::from(current.max(1)) * wanted,
-        })
+        let running = f64::from(current.max(1));
+        let (ratio, wanted) = match (self.metric_type, self.per) {
+            (MetricType::AverageValue, Per::Total) => (wanted / running, wanted),
+            _ => (wanted, running * wanted),
+        };
+        // Up to and including the tolerance, float noise aside.
+        let stays = self.tolerance > 0.0 && (ratio - 1.0).abs() <= self.tolerance + 1e-9;
+        if stays { current } else { ceil(wanted) }
     }
 
     fn words(&self, before: i32, after: i32, out: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,8 +136,15 @@ impl Reading {
             (_, Per::Total) => write!(out, "{trigger} at {value} in all against {threshold} a pod")?,
             (_, Per::Pod) => write!(out, "{trigger} at {value} a pod against {threshold}, {before} running")?,
         }
+        if self.tolerance > 0.0 {
+            write!(out, ", tolerance {}", self.tolerance)?;
+        }
         write!(out, ": wants {after}")
     }
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// Rounds up, but not for float noise: (0.1 + 0.2) / 0.1 is 3, not 4.
@@ -147,6 +163,7 @@ impl crate::Rule for Rule {
             Rule::Activity { .. } => "activity",
             Rule::Highest { .. } => "highest",
             Rule::Stabilized(_) => "stabilized",
+            Rule::FlapGuard(_) => "flapGuard",
             Rule::Budget(_) => "budget",
             Rule::ToFloor { .. } => "toFloor",
             Rule::Veto { .. } => "veto",
@@ -178,6 +195,7 @@ impl crate::Rule for Rule {
                 _ => before,
             },
             Rule::Stabilized(stabilized) => stabilized.apply(before),
+            Rule::FlapGuard(guard) => guard.apply(before),
             Rule::Budget(budget) => budget.apply(before),
             Rule::ToFloor { min } => *min,
             Rule::Veto { min } => before.max(*min),
@@ -193,7 +211,7 @@ impl crate::Rule for Rule {
 
     fn weight(&self, before: &i32, after: &i32) -> Weight {
         match self {
-            Rule::Waiting { .. } => Weight::Decides,
+            Rule::Waiting { .. } | Rule::Wake { target: 0 } => Weight::Decides,
             Rule::Veto { .. } if *after == 0 => Weight::Decides,
             Rule::Veto { .. } | Rule::Highest { proposed: None, .. } => Weight::Holds,
             Rule::Highest { proposed: Some(proposed), .. } if proposed < before => Weight::Holds,
@@ -211,17 +229,20 @@ impl crate::Rule for Rule {
             Rule::Activity { .. } => "Active",
             Rule::Highest { proposed: None, invalid: 0, .. } => "NoDemand",
             Rule::Highest { proposed: None, .. } => "NoValidTrigger",
-            Rule::Highest { proposed: Some(proposed), .. } => match after.cmp(&before) {
+            Rule::Highest { proposed: Some(proposed), invalid, .. } => match after.cmp(&before) {
                 Ordering::Greater => "AboveThreshold",
                 Ordering::Less => "BelowThreshold",
+                Ordering::Equal if *proposed < before && *invalid == 0 => "QuietTriggerBlocksScaleDown",
                 Ordering::Equal if *proposed < before => "InvalidTriggerBlocksScaleDown",
                 Ordering::Equal => "OnThreshold",
             },
             Rule::Stabilized(stabilized) => stabilized.code(before, after),
+            Rule::FlapGuard(_) => "FlapGuard",
             Rule::Budget(budget) => budget.code(before, after),
             Rule::ToFloor { .. } => "Idle",
             Rule::Veto { .. } if after > 0 => "MetricsVeto",
             Rule::Veto { .. } => "BothAgreeOnZero",
+            Rule::Wake { target: 0 } => "MaximumIsZero",
             Rule::Wake { .. } => "WakeUp",
             Rule::Waiting { .. } => "WaitingForDependencies",
             Rule::Dependencies { cycle, .. } if cycle.is_empty() => "UnknownDependency",
@@ -254,26 +275,34 @@ impl crate::Rule for Rule {
             Rule::Highest { proposed: None, .. } => {
                 out.write_str("no trigger can be used, so nothing changes")
             }
-            Rule::Highest { proposed: Some(proposed), trigger, .. } => {
+            Rule::Highest { proposed: Some(proposed), trigger, invalid, quiet, .. } => {
                 let trigger = trigger.as_deref().unwrap_or("the triggers");
                 match after.cmp(&before) {
                     Ordering::Greater => write!(out, "{trigger} asks for {after}"),
                     Ordering::Less => write!(out, "{trigger} asks for the most: {after}"),
-                    Ordering::Equal if *proposed < before => {
-                        write!(
-                            out,
-                            "{proposed} would do, but not every trigger has spoken, so nothing shrinks"
-                        )
-                    }
+                    Ordering::Equal if *proposed < before && *invalid == 0 => write!(
+                        out,
+                        "{trigger} would allow {proposed}, but not every trigger has observations ({quiet} without), so \
+                         nothing shrinks"
+                    ),
+                    Ordering::Equal if *proposed < before => write!(
+                        out,
+                        "{trigger} would allow {proposed}, but not every trigger can be used ({invalid} cannot), so \
+                         nothing shrinks"
+                    ),
                     Ordering::Equal => out.write_str("the triggers are content"),
                 }
             }
             Rule::Stabilized(stabilized) => stabilized.words(before, after, out),
+            Rule::FlapGuard(guard) => guard.words(before, after, out),
             Rule::Budget(budget) => budget.words(before, after, out),
             Rule::ToFloor { min } if after > before => write!(out, "up to the minimum of {min}"),
             Rule::ToFloor { min } => write!(out, "idle, so down to the minimum of {min}"),
             Rule::Veto { .. } if after == 0 => out.write_str("idle, and the metrics agree on zero"),
             Rule::Veto { .. } => write!(out, "idle, but the metrics do not agree to fewer than {after}"),
+            Rule::Wake { target: 0 } => {
+                out.write_str("there is activity, but the maximum is 0, so nothing wakes up")
+            }
             Rule::Wake { target } => write!(out, "wakes up with {target}"),
             Rule::Waiting { waiting_for, .. } => {
                 write!(out, "would wake up, but waits for {}", waiting_for.join(", "))

@@ -47,6 +47,10 @@ impl Schedule {
         self.default.wake_up.iter().filter_map(|time| self.latest(*time, now, 2)).max()
     }
 
+    pub fn next_wake_up(&self, now: Timestamp) -> Option<Timestamp> {
+        self.next_of(self.default.wake_up.iter().copied(), now)
+    }
+
     /// The idle timeout in force. One entry holds from its time until midnight; several hold each until the next, through
     /// the night.
     pub fn timeout_seconds(&self, now: Timestamp, otherwise: u32) -> u32 {
@@ -64,7 +68,11 @@ impl Schedule {
         let Times { wake_up, scale_down_timeout } = &self.default;
         let times = wake_up.iter().copied().chain(scale_down_timeout.iter().map(|entry| entry.time));
         let midnight = (scale_down_timeout.len() == 1).then_some(DayTime(Time::midnight()));
-        times.chain(midnight).filter_map(|time| self.instants(time, now, 0, 2).find(|at| *at > now)).min()
+        self.next_of(times.chain(midnight), now)
+    }
+
+    fn next_of(&self, times: impl Iterator<Item = DayTime>, now: Timestamp) -> Option<Timestamp> {
+        times.filter_map(|time| self.instants(time, now, 0, 2).find(|at| *at > now)).min()
     }
 
     fn latest(&self, time: DayTime, now: Timestamp, days_back: i64) -> Option<Timestamp> {

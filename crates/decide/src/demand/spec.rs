@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Schedule;
+use super::{FlapGuard, Schedule};
 use crate::{
     input::{InputError, check_range, null_as_default},
     window::{self, PolicyType},
@@ -50,6 +50,10 @@ pub struct Trigger {
     /// Whether the query gives a total or a figure for each pod, where its text does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<Per>,
+    /// How far the figure may be from the threshold, as a share of it, without a change of the count.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub tolerance: f64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -97,6 +101,8 @@ pub struct ScaleDown {
     pub stabilization_window_seconds: u32,
     #[serde(default, deserialize_with = "null_as_default")]
     pub policies: Vec<Policy>,
+    #[serde(default, skip_serializing_if = "FlapGuard::is_default")]
+    pub flap_guard: FlapGuard,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -121,6 +127,12 @@ impl Spec {
     }
 }
 
+/// Ready pods with which those that depend on a function may start: as many as it wakes up with. Metrics may have made
+/// it smaller since: then all that is asked for is enough.
+pub fn needed(wake_target: i32, requested: i32) -> i32 {
+    wake_target.min(requested.max(1))
+}
+
 impl Scale {
     /// # Errors
     /// If a count is negative.
@@ -128,7 +140,16 @@ impl Scale {
         if let Some(max) = self.replica_max {
             check_range("ReplicaMax", max, 0..=i32::MAX)?;
         }
+        for (idx, trigger) in self.triggers.iter().enumerate() {
+            check_range(&format!("Triggers[{idx}].Tolerance"), trigger.tolerance, 0.0..=1.0)?;
+        }
         let Behavior { scale_up, scale_down } = &self.behavior;
+        let FlapGuard { min_window_seconds, max_window_seconds, .. } = scale_down.flap_guard;
+        for (field, seconds) in
+            [("MinWindowSeconds", min_window_seconds), ("MaxWindowSeconds", max_window_seconds)]
+        {
+            check_range(&format!("Behavior.ScaleDown.FlapGuard.{field}"), seconds, 0..=86_400)?;
+        }
         for (direction, policies) in [("ScaleUp", scale_up.policies()), ("ScaleDown", scale_down.policies())]
         {
             for (idx, policy) in policies.iter().enumerate() {
@@ -164,11 +185,19 @@ impl ScaleDown {
     pub fn policies(&self) -> &[Policy] {
         if self.policies.is_empty() { DEFAULT_DOWN } else { &self.policies }
     }
+
+    pub(super) fn flap_window_seconds(&self) -> Option<(u32, u32)> {
+        self.flap_guard.range(self.stabilization_window_seconds)
+    }
 }
 
 impl Default for ScaleDown {
     fn default() -> Self {
-        ScaleDown { stabilization_window_seconds: 300, policies: Vec::new() }
+        ScaleDown {
+            stabilization_window_seconds: 300,
+            policies: Vec::new(),
+            flap_guard: FlapGuard::default(),
+        }
     }
 }
 
@@ -176,6 +205,10 @@ impl From<&Policy> for window::Policy {
     fn from(policy: &Policy) -> Self {
         window::Policy { kind: policy.kind, value: policy.value, period_seconds: policy.period_seconds }
     }
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 fn percent() -> PolicyType {

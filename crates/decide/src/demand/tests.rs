@@ -247,11 +247,11 @@ fn an_invalid_trigger_never_shrinks_but_a_valid_one_may_grow() {
         t=300s replicas=3 call=300 rps=50 queue=19
         ",
         expect![[r#"
-            t=0s replicas=3 call=0 rps=50 queue=err => 3 InvalidTriggerBlocksScaleDown: 1 would do, but not every trigger has spoken, so nothing shrinks
+            t=0s replicas=3 call=0 rps=50 queue=err => 3 InvalidTriggerBlocksScaleDown: rps would allow 1, but not every trigger can be used (1 cannot), so nothing shrinks
             t=60s replicas=3 call=60 rps=300 queue=NaN => 6 AboveThreshold: rps asks for 6
             t=120s replicas=3 call=120 rps=inf queue=-1 => 3 NoValidTrigger: no trigger can be used, so nothing changes
             t=180s replicas=30 call=180 rps=err queue=err => 20 TooManyReplicas: 30 is above the maximum of 20
-            t=240s replicas=3 call=240 rps=50 queue=quiet => 3 InvalidTriggerBlocksScaleDown: 1 would do, but not every trigger has spoken, so nothing shrinks
+            t=240s replicas=3 call=240 rps=50 queue=quiet => 3 QuietTriggerBlocksScaleDown: rps would allow 1, but not every trigger has observations (1 without), so nothing shrinks
             t=300s replicas=3 call=300 rps=50 queue=19 => 2 BelowThreshold: queue asks for the most: 2
         "#]],
     );
@@ -410,8 +410,8 @@ fn a_decision_says_when_to_look_again() {
     let next: Vec<_> = decisions.iter().map(|decision| decision.next_check.unwrap().to_string()).collect();
     expect![[r#"
         [
-            "2026-03-01T12:04:00Z",
-            "2026-03-01T12:04:00Z",
+            "2026-03-01T12:09:00.001Z",
+            "2026-03-01T12:09:00.001Z",
             "2026-03-01T12:09:00.001Z",
         ]
     "#]]
@@ -443,4 +443,233 @@ fn a_schedule_without_a_zone_is_in_britain() {
         let schedule: Schedule = serde_json::from_str(text).unwrap();
         assert_eq!(schedule.zone.unwrap().to_string(), "GB", "{text}");
     }
+}
+
+#[test]
+fn a_maximum_of_zero_says_so() {
+    let shut = json!({ "name": "fib", "scale": { "ReplicaMax": 0 } });
+    check(
+        shut,
+        "
+        t=0s replicas=0 active=1
+        t=1s replicas=2 active=1
+        ",
+        expect![[r#"
+            t=0s replicas=0 active=1 => 0 MaximumIsZero: there is activity, but the maximum is 0, so nothing wakes up
+            t=1s replicas=2 active=1 => 0 TooManyReplicas: 2 is above the maximum of 0
+        "#]],
+    );
+}
+
+#[test]
+fn within_the_tolerance_the_count_stays() {
+    let tolerant = json!([{ "MetricName": "rps", "Query": "sum(rps)", "Threshold": 50, "Tolerance": 0.1 }]);
+    check(
+        scaled(tolerant, at_once()),
+        "
+        t=0s replicas=4 call=0 rps=220
+        t=60s replicas=4 call=60 rps=221
+        t=120s replicas=4 call=120 rps=180
+        t=180s replicas=4 call=180 rps=150
+        ",
+        expect![[r#"
+            t=0s replicas=4 call=0 rps=220 => 4 Active: a call 0 s ago, timeout 300 s
+            t=60s replicas=4 call=60 rps=221 => 5 AboveThreshold: rps asks for 5
+            t=120s replicas=4 call=120 rps=180 => 4 Active: a call 0 s ago, timeout 300 s
+            t=180s replicas=4 call=180 rps=150 => 3 BelowThreshold: rps asks for the most: 3
+        "#]],
+    );
+}
+
+/// A dependency that metrics made smaller than it started is there when all that is asked for is ready.
+#[test]
+fn a_dependency_is_waited_for_as_the_controller_does() {
+    let of = |db: Value| {
+        let front = json!({ "name": "front", "dependsOn": ["db"] });
+        timeline_with(front, json!([db]), "t=20s replicas=0 call=20").0
+    };
+    let text = [
+        json!({ "name": "db", "replicasAtStart": 3, "replicas": 2, "readyReplicas": 2 }),
+        json!({ "name": "db", "replicasAtStart": 3, "replicas": 3, "readyReplicas": 2 }),
+        json!({ "name": "db", "replicasMin": 3, "replicas": 3, "readyReplicas": 2 }),
+        json!({ "name": "db", "replicasAtStart": 3, "replicaMax": 2, "readyReplicas": 2 }),
+        json!({ "name": "db", "replicasAtStart": 0, "replicas": 0, "readyReplicas": 0 }),
+    ]
+    .map(of)
+    .concat();
+    expect![[r#"
+        t=20s replicas=0 call=20 => 1 WakeUp: wakes up with 1
+        t=20s replicas=0 call=20 => 0 WaitingForDependencies: would wake up, but waits for db
+        t=20s replicas=0 call=20 => 0 WaitingForDependencies: would wake up, but waits for db
+        t=20s replicas=0 call=20 => 1 WakeUp: wakes up with 1
+        t=20s replicas=0 call=20 => 0 WaitingForDependencies: would wake up, but waits for db
+    "#]]
+    .assert_eq(&text);
+}
+
+/// Pods 4 in 15 s and 100 % in 60 s: the first of them to let go decides when to look again.
+#[test]
+fn the_first_policy_to_free_budget_decides_when_to_look_again() {
+    let behavior = json!({ "ScaleUp": { "Policies": [{ "Type": "Percent", "Value": 100, "PeriodSeconds": 60 },
+                                                     { "Type": "Pods", "Value": 4, "PeriodSeconds": 15 }] } });
+    let (text, decisions) = timeline_with(
+        scaled(rps(), behavior),
+        json!([]),
+        "
+        t=0s replicas=8 active=1 rps=5000
+        t=10s active=1 rps=5000
+        ",
+    );
+    let next: Vec<_> = decisions.iter().map(|decision| decision.next_check.unwrap().to_string()).collect();
+    expect![[r#"
+        t=0s replicas=8 active=1 rps=5000 => 16 ScaleUpLimit: scaling up is limited to 100 % in 60 s, so 16 and not 20
+        t=10s active=1 rps=5000 => 16 ScaleUpLimit: scaling up is limited to 100 % in 60 s, so 16 and not 20 (+8 already in that period)
+        2026-03-01T12:00:15Z
+        2026-03-01T12:00:15Z"#]].assert_eq(&format!("{text}{}", next.join("\n")));
+}
+
+/// Latency falls as soon as the pods are there. Every turn but the first doubles the wait before the next way down.
+#[test]
+fn who_turns_round_too_often_waits_longer_before_going_down() {
+    let p95 = json!([{ "MetricName": "p95", "Query": "histogram_quantile(0.95, x)", "Threshold": 0.5, "Per": "Pod" }]);
+    let behavior =
+        |guard: Value| json!({ "ScaleDown": { "StabilizationWindowSeconds": 300, "FlapGuard": guard } });
+    let rows = "
+        t=0s replicas=4 active=1 p95=1
+        t=60s active=1 p95=0.25
+        t=361s active=1 p95=0.25
+        t=400s active=1 p95=1
+        t=460s active=1 p95=0.25
+        t=701s active=1 p95=0.25
+        t=1001s active=1 p95=0.25
+        t=1030s active=1 p95=1
+        t=1090s active=1 p95=0.25
+        t=3000s active=1 p95=0.25
+        t=3431s active=1 p95=0.25
+        ";
+    check(
+        scaled(p95.clone(), behavior(json!(true))),
+        rows,
+        expect![[r#"
+        t=0s replicas=4 active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=60s active=1 p95=0.25 => 8 ScaleDownStabilized: the scale-down window has seen a recommendation of 8, so not yet 4
+        t=361s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+        t=400s active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=460s active=1 p95=0.25 => 8 ScaleDownStabilized: the scale-down window has seen a recommendation of 8, so not yet 4
+        t=701s active=1 p95=0.25 => 8 FlapGuard: 2 reversals in 6 min 40 s: the scale-down window is 10 min now and has seen a recommendation of 8, so not yet 4
+        t=1001s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+        t=1030s active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=1090s active=1 p95=0.25 => 8 ScaleDownStabilized: the scale-down window has seen a recommendation of 8, so not yet 4
+        t=3000s active=1 p95=0.25 => 8 FlapGuard: 4 reversals in 17 min 10 s: the scale-down window is 40 min now and has seen a recommendation of 8, so not yet 4
+        t=3431s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+    "#]],
+    );
+    check(
+        scaled(p95.clone(), behavior(json!(false))),
+        rows,
+        expect![[r#"
+        t=0s replicas=4 active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=60s active=1 p95=0.25 => 8 ScaleDownStabilized: the scale-down window has seen a recommendation of 8, so not yet 4
+        t=361s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+        t=400s active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=460s active=1 p95=0.25 => 8 ScaleDownStabilized: the scale-down window has seen a recommendation of 8, so not yet 4
+        t=701s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+        t=1001s active=1 p95=0.25 => 2 BelowThreshold: p95 asks for the most: 2
+        t=1030s active=1 p95=1 => 4 AboveThreshold: p95 asks for 4
+        t=1090s active=1 p95=0.25 => 4 ScaleDownStabilized: the scale-down window has seen a recommendation of 4, so not yet 2
+        t=3000s active=1 p95=0.25 => 2 BelowThreshold: p95 asks for the most: 2
+        t=3431s active=1 p95=0.25 => 1 BelowThreshold: p95 asks for the most: 1
+    "#]],
+    );
+    // A way down was taken back: it is remembered for an hour after the last time that something was held back.
+    check(
+        scaled(p95.clone(), behavior(json!({ "MaxWindowSeconds": 600 }))),
+        "
+        t=0s replicas=4 active=1 p95=1
+        t=361s active=1 p95=0.25
+        t=400s active=1 p95=1
+        t=701s active=1 p95=0.25
+        t=720s active=1 p95=0.5
+        t=4200s active=1 p95=0.5
+        t=4302s active=1 p95=0.5
+        t=4603s active=1 p95=0.25
+        ",
+        expect![[r#"
+            t=0s replicas=4 active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+            t=361s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+            t=400s active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+            t=701s active=1 p95=0.25 => 8 FlapGuard: 2 reversals in 6 min 40 s: the scale-down window is 10 min now and has seen a recommendation of 8, so not yet 4
+            t=720s active=1 p95=0.5 => 8 Active: a call under way
+            t=4200s active=1 p95=0.5 => 8 Active: a call under way
+            t=4302s active=1 p95=0.5 => 8 Active: a call under way
+            t=4603s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+        "#]],
+    );
+    // A batch every half an hour comes and goes; nothing is held for it.
+    check(
+        scaled(p95.clone(), behavior(json!(true))),
+        "
+        t=0s replicas=2 active=1 p95=2
+        t=301s active=1 p95=0.125
+        t=1800s active=1 p95=2
+        t=2101s active=1 p95=0.125
+        t=3600s active=1 p95=2
+        t=3901s active=1 p95=0.125
+        ",
+        expect![[r#"
+            t=0s replicas=2 active=1 p95=2 => 6 ScaleUpLimit: scaling up is limited to 4 pods in 15 s, so 6 and not 8
+            t=301s active=1 p95=0.125 => 2 BelowThreshold: p95 asks for the most: 2
+            t=1800s active=1 p95=2 => 6 ScaleUpLimit: scaling up is limited to 4 pods in 15 s, so 6 and not 8
+            t=2101s active=1 p95=0.125 => 2 BelowThreshold: p95 asks for the most: 2
+            t=3600s active=1 p95=2 => 6 ScaleUpLimit: scaling up is limited to 4 pods in 15 s, so 6 and not 8
+            t=3901s active=1 p95=0.125 => 2 BelowThreshold: p95 asks for the most: 2
+        "#]],
+    );
+    // Nothing delays the way to zero that both sides agree on.
+    check(
+        scaled(p95.clone(), behavior(json!(true))),
+        "
+        t=0s replicas=4 active=1 p95=1
+        t=361s active=1 p95=0.25
+        t=400s active=1 p95=1
+        t=701s active=1 p95=0.25
+        t=702s call=0 p95=0
+        ",
+        expect![[r#"
+            t=0s replicas=4 active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+            t=361s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+            t=400s active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+            t=701s active=1 p95=0.25 => 8 FlapGuard: 2 reversals in 6 min 40 s: the scale-down window is 10 min now and has seen a recommendation of 8, so not yet 4
+            t=702s call=0 p95=0 => 4 ScaleDownStabilized: the scale-down window has seen a recommendation of 4, so not yet 0
+        "#]],
+    );
+    // A window of 0 is meant; a guard for it has to be asked for.
+    let at_once =
+        |guard: Value| json!({ "ScaleDown": { "StabilizationWindowSeconds": 0, "FlapGuard": guard } });
+    let rows = "
+        t=0s replicas=4 active=1 p95=1
+        t=30s active=1 p95=0.25
+        t=60s active=1 p95=1
+        t=90s active=1 p95=0.25
+        ";
+    check(
+        scaled(p95.clone(), at_once(json!(null))),
+        rows,
+        expect![[r#"
+        t=0s replicas=4 active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=30s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+        t=60s active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=90s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+    "#]],
+    );
+    check(
+        scaled(p95, at_once(json!({ "MinWindowSeconds": 60 }))),
+        rows,
+        expect![[r#"
+        t=0s replicas=4 active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=30s active=1 p95=0.25 => 4 BelowThreshold: p95 asks for the most: 4
+        t=60s active=1 p95=1 => 8 AboveThreshold: p95 asks for 8
+        t=90s active=1 p95=0.25 => 8 FlapGuard: 2 reversals in 1 min: the scale-down window is 2 min now and has seen a recommendation of 8, so not yet 4
+    "#]],
+    );
 }

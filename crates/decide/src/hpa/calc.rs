@@ -27,8 +27,16 @@ pub(super) struct Context<'a> {
 enum Class {
     Ignored,
     Unready,
-    Missing,
+    Missing(Why),
     Ready(i64),
+}
+
+/// Why a pod counts as one without a sample.
+#[derive(Clone, Copy, PartialEq)]
+enum Why {
+    NoSample,
+    Stale,
+    Negative,
 }
 
 impl<'a> Context<'a> {
@@ -100,7 +108,7 @@ impl<'a> Context<'a> {
                     pods.unready += 1;
                     unready_requested += request;
                 }
-                Class::Missing => {
+                Class::Missing(_) => {
                     pods.missing += 1;
                     missing_used += request * fallback_percent / 100;
                     missing_requested += request;
@@ -112,7 +120,7 @@ impl<'a> Context<'a> {
                 }
             }
         }
-        self.check(target.into(), &pods)?;
+        self.check(target.into(), &pods, samples, is_cpu)?;
         let percent = |used: i128, requested: i128| match requested {
             0 => Err(Cause::ZeroRequests),
             _ => Ok((used * 100 / requested).min(i128::from(i32::MAX)) as i64),
@@ -160,14 +168,14 @@ impl<'a> Context<'a> {
             match self.classify(pod, samples.get(idx).copied().flatten(), is_cpu) {
                 Class::Ignored => pods.ignored += 1,
                 Class::Unready => pods.unready += 1,
-                Class::Missing => pods.missing += 1,
+                Class::Missing(_) => pods.missing += 1,
                 Class::Ready(value) => {
                     pods.ready += 1;
                     used += i128::from(value);
                 }
             }
         }
-        self.check(target, &pods)?;
+        self.check(target, &pods, samples, is_cpu)?;
         let usage = (used / i128::from(pods.ready)) as i64;
         let ratio = usage as f64 / target as f64;
         let with_unready = pods.unready > 0 && ratio > 1.0;
@@ -195,7 +203,7 @@ impl<'a> Context<'a> {
         at: Option<Timestamp>,
     ) -> Result<Reading, Cause> {
         if values.is_empty() {
-            return Err(Cause::NoSamples);
+            return Err(Cause::NoValue);
         }
         if at.is_some_and(|at| at < self.oldest_sample) {
             return Err(Cause::Stale);
@@ -247,15 +255,43 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn check(&self, target: i64, pods: &PodCounts) -> Result<(), Cause> {
+    fn check(
+        &self,
+        target: i64,
+        pods: &PodCounts,
+        samples: &[Option<Sample>],
+        is_cpu: bool,
+    ) -> Result<(), Cause> {
         if target <= 0 {
             Err(Cause::BadTarget)
         } else if self.observed.pods.is_empty() {
             Err(Cause::NoPods)
         } else if pods.ready == 0 {
-            Err(Cause::NoSamples)
+            Err(self.no_samples(pods, samples, is_cpu))
         } else {
             Ok(())
+        }
+    }
+
+    fn no_samples(&self, pods: &PodCounts, samples: &[Option<Sample>], is_cpu: bool) -> Cause {
+        let classes = self
+            .observed
+            .pods
+            .iter()
+            .enumerate()
+            .map(|(idx, pod)| self.classify(pod, samples.get(idx).copied().flatten(), is_cpu));
+        let (mut stale, mut unusable) = (0, 0);
+        for class in classes {
+            stale += u32::from(class == Class::Missing(Why::Stale));
+            unusable += u32::from(class == Class::Missing(Why::Negative));
+        }
+        Cause::NoSamples {
+            unready: pods.unready,
+            stale,
+            max_age_seconds: self.spec.settings.metric_max_age_seconds,
+            unusable,
+            missing: pods.missing.saturating_sub(stale).saturating_sub(unusable),
+            ignored: pods.ignored,
         }
     }
 
@@ -266,11 +302,13 @@ impl<'a> Context<'a> {
         if pod.phase == Phase::Pending {
             return Class::Unready;
         }
-        let usable =
-            |sample: &Sample| sample.value >= 0 && sample.at.is_none_or(|at| at >= self.oldest_sample);
-        let Some(sample) = sample.filter(usable) else {
-            return Class::Missing;
-        };
+        let Some(sample) = sample else { return Class::Missing(Why::NoSample) };
+        if sample.at.is_some_and(|at| at < self.oldest_sample) {
+            return Class::Missing(Why::Stale);
+        }
+        if sample.value < 0 {
+            return Class::Missing(Why::Negative);
+        }
         if is_cpu && self.starting(pod, &sample) {
             return Class::Unready;
         }
@@ -291,16 +329,39 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// When the next pod leaves its CPU initialization period.
+    /// When time alone makes the next pod count that does not count yet, because it is starting. (Samples grow old too,
+    /// but what they wait for is new ones.)
     pub fn next_warm(&self) -> Option<Timestamp> {
-        let is_cpu = |metric: &Metric| matches!(&metric.source, Source::Resource { resource, .. } if &**resource == "cpu");
-        if !self.spec.metrics.iter().any(is_cpu) {
+        let answers = self.spec.metrics.iter().zip(&self.observed.answers);
+        let samples_of_cpu = answers.filter_map(|(metric, answer)| match (&metric.source, answer) {
+            (Source::Resource { resource, .. }, Answer::Pods { samples, .. }) if &**resource == "cpu" => {
+                Some(samples)
+            }
+            _ => None,
+        });
+        let counts_at = samples_of_cpu.flat_map(|samples| {
+            self.observed.pods.iter().zip(samples).filter_map(|(pod, sample)| self.warm_at(pod, (*sample)?))
+        });
+        counts_at.min()
+    }
+
+    fn warm_at(&self, pod: &Pod, sample: Sample) -> Option<Timestamp> {
+        let (ready, start) = (pod.ready?, pod.start?);
+        let is_warming = start > self.warm_up_began
+            && self.classify(pod, Some(sample), true) == Class::Unready
+            && pod.phase != Phase::Pending;
+        if !is_warming {
             return None;
         }
-        let period = self.spec.settings.cpu_initialization_period_seconds;
-        let starting =
-            self.observed.pods.iter().filter_map(|pod| pod.start.filter(|at| *at > self.warm_up_began));
-        starting.min().map(|start| after(start.min(self.now), period.into()))
+        let settings = &self.spec.settings;
+        let ends = after(start, settings.cpu_initialization_period_seconds.into());
+        let unready = ready.status == Condition::False;
+        // A sample without a time is always taken just now.
+        let sampled =
+            (sample.at.is_none() && !unready).then(|| after(ready.since, sample.window_seconds).min(ends));
+        let was_never_ready =
+            unready && after(start, settings.initial_readiness_delay_seconds.into()) > ready.since;
+        sampled.or((!was_never_ready).then_some(ends))
     }
 }
 

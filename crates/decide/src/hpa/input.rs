@@ -43,8 +43,9 @@ impl Input {
     }
 
     /// # Errors
-    /// As [`Input::resolve`].
+    /// As [`Input::resolve`], and if something comes twice or contradicts itself.
     pub fn decide(self) -> Result<Decision, InputError> {
+        self.observed.check(&self.spec).map_err(|error| error.under("observed"))?;
         let (spec, observed) = self.resolve()?;
         Ok(super::decide(self.now, &spec, &observed, self.memory))
     }

@@ -25,11 +25,15 @@ pub enum Rule {
     Highest {
         proposed: Option<i32>,
         metric: Option<Arc<str>>,
+        /// How that metric stands to its target.
+        standing: Option<Standing>,
         valid: u32,
         invalid: u32,
     },
-    /// Somebody set zero replicas by hand: the autoscaler is switched off.
-    SwitchedOff,
+    /// Zero replicas that this autoscaler cannot leave: they are not its own doing, or no metric works without pods.
+    SwitchedOff {
+        scaled_to_zero: bool,
+    },
     /// Outside the bounds: straight to the nearer one, without reading metrics.
     OutOfBounds {
         min: i32,
@@ -77,6 +81,15 @@ pub enum Model {
     AverageValue,
 }
 
+/// A metric's figure against its target; within the tolerance it is on target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Standing {
+    Below,
+    OnTarget,
+    Above,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCounts {
@@ -95,7 +108,20 @@ pub enum Cause {
         message: Arc<str>,
     },
     NoPods,
-    NoSamples,
+    /// Pods there are, but none with a sample that counts.
+    NoSamples {
+        unready: u32,
+        /// Samples older than `max_age_seconds`.
+        stale: u32,
+        max_age_seconds: u32,
+        /// Samples that are negative.
+        unusable: u32,
+        missing: u32,
+        /// Pods that failed or are being deleted.
+        ignored: u32,
+    },
+    /// The metrics API answered without a value.
+    NoValue,
     Stale,
     /// Not a number, infinite or negative.
     Unusable,
@@ -153,6 +179,22 @@ impl Reading {
         if wrong_way { current } else { replicas }
     }
 
+    /// By the figure itself, before pods without one are filled in.
+    pub(super) fn standing(&self) -> Standing {
+        let ratio = match self.model {
+            // From zero there is no average: one pod's target is what the total is measured against.
+            Model::AverageValue => self.ratio(self.usage) / f64::from(self.status_replicas.max(1)),
+            _ => self.ratio(self.usage),
+        };
+        if self.tolerance.includes(ratio) {
+            Standing::OnTarget
+        } else if ratio > 1.0 {
+            Standing::Above
+        } else {
+            Standing::Below
+        }
+    }
+
     fn ratio(&self, usage: i64) -> f64 {
         usage as f64 / self.target as f64
     }
@@ -201,7 +243,7 @@ impl crate::Rule for Rule {
             Rule::Metric(_) => "metric",
             Rule::InvalidMetric { .. } => "invalidMetric",
             Rule::Highest { .. } => "highest",
-            Rule::SwitchedOff => "switchedOff",
+            Rule::SwitchedOff { .. } => "switchedOff",
             Rule::OutOfBounds { .. } => "outOfBounds",
             Rule::Stabilized(_) => "stabilized",
             Rule::Budget(_) => "budget",
@@ -221,7 +263,7 @@ impl crate::Rule for Rule {
         let before = *before;
         match self {
             Rule::Metric(reading) => reading.proposal(before),
-            Rule::InvalidMetric { .. } | Rule::SwitchedOff => before,
+            Rule::InvalidMetric { .. } | Rule::SwitchedOff { .. } => before,
             Rule::Highest { proposed, invalid, .. } => match *proposed {
                 Some(proposed) if *invalid == 0 || proposed >= before => proposed,
                 _ => before,
@@ -242,12 +284,15 @@ impl crate::Rule for Rule {
             Rule::Highest { proposed: Some(proposed), .. } if *proposed < before && after == before => {
                 "InvalidMetricBlocksScaleDown"
             }
-            Rule::Highest { .. } => match after.cmp(&before) {
-                std::cmp::Ordering::Greater => "AboveTarget",
-                std::cmp::Ordering::Less => "BelowTarget",
-                std::cmp::Ordering::Equal => "OnTarget",
+            Rule::Highest { standing, .. } => match (after.cmp(&before), standing) {
+                (std::cmp::Ordering::Greater, Some(Standing::Above)) => "AboveTarget",
+                (std::cmp::Ordering::Greater, _) => "MetricAsksForMore",
+                (std::cmp::Ordering::Less, Some(Standing::Below)) => "BelowTarget",
+                (std::cmp::Ordering::Less, _) => "MetricAsksForFewer",
+                (std::cmp::Ordering::Equal, Some(Standing::OnTarget)) => "OnTarget",
+                (std::cmp::Ordering::Equal, _) => "MetricAsksForNoChange",
             },
-            Rule::SwitchedOff => "ScalingDisabled",
+            Rule::SwitchedOff { .. } => "ScalingDisabled",
             Rule::Stabilized(stabilized) => stabilized.code(before, after),
             Rule::Budget(budget) => budget.code(before, after),
             Rule::Doubling { .. } if before == after => "WithinBudget",
@@ -268,24 +313,38 @@ impl crate::Rule for Rule {
             Rule::Highest { proposed: None, invalid, .. } => {
                 write!(out, "no metric can be used ({invalid} tried), so nothing changes")
             }
-            Rule::Highest { proposed: Some(proposed), metric, invalid, .. } => {
+            Rule::Highest { proposed: Some(proposed), metric, standing, valid, invalid } => {
                 let metric = metric.as_deref().unwrap_or("the metrics");
-                match (after.cmp(&before), *proposed < before) {
-                    (std::cmp::Ordering::Greater, _) => {
-                        write!(out, "{metric} is above target and asks for {after}")
-                    }
-                    (std::cmp::Ordering::Less, _) => {
-                        write!(out, "all metrics are below target, {metric} asks for the most: {after}")
-                    }
-                    (_, true) => write!(
+                if *proposed < before && after == before {
+                    return write!(
                         out,
-                        "{metric} would allow {proposed}, but not every metric can be used ({invalid} cannot), so nothing shrinks"
-                    ),
-                    _ => out.write_str("the metrics are on target"),
+                        "{metric} would allow {proposed}, but not every metric can be used ({invalid} cannot), so \
+                         nothing shrinks"
+                    );
+                }
+                let most = if *valid > 1 { "asks for the most" } else { "asks for" };
+                let colon = if *valid > 1 { ":" } else { "" };
+                match (after.cmp(&before), standing) {
+                    (std::cmp::Ordering::Equal, Some(Standing::OnTarget)) => {
+                        write!(out, "{metric} is on target")
+                    }
+                    (std::cmp::Ordering::Equal, _) => write!(out, "{metric} asks for no change"),
+                    (std::cmp::Ordering::Greater, Some(Standing::Above)) => {
+                        write!(out, "{metric} is above target and {most}{colon} {after}")
+                    }
+                    (std::cmp::Ordering::Less, Some(Standing::Below)) => {
+                        write!(out, "{metric} is below target and {most}{colon} {after}")
+                    }
+                    _ => write!(out, "{metric} {most}{colon} {after}"),
                 }
             }
-            Rule::SwitchedOff => out.write_str(
-                "the target was set to zero replicas by hand; autoscaling is off until that changes",
+            Rule::SwitchedOff { scaled_to_zero: false } => out.write_str(
+                "the target has zero replicas, which is not this autoscaler's doing; it acts again once they are set \
+                 above zero",
+            ),
+            Rule::SwitchedOff { scaled_to_zero: true } => out.write_str(
+                "the target has zero replicas and no metric that works without pods; it acts again once they are set \
+                 above zero",
             ),
             Rule::Stabilized(stabilized) => stabilized.words(before, after, out),
             Rule::Budget(budget) => budget.words(before, after, out),
@@ -306,7 +365,26 @@ impl fmt::Display for Cause {
             Cause::NoAnswer => f.write_str("there is no answer for it"),
             Cause::Failed { message } => f.write_str(message),
             Cause::NoPods => f.write_str("there are no pods"),
-            Cause::NoSamples => f.write_str("no pod that counts has a sample"),
+            Cause::NoSamples { unready, stale, max_age_seconds, unusable, missing, ignored } => {
+                f.write_str("no usable samples: ")?;
+                let older = format!("older than {max_age_seconds} s");
+                let mut separator = "";
+                for (count, one, many, rest) in [
+                    (*unready, "pod", "pods", "not ready"),
+                    (*stale, "sample", "samples", older.as_str()),
+                    (*unusable, "sample", "samples", "below zero"),
+                    (*missing, "pod", "pods", "without a sample"),
+                    (*ignored, "pod", "pods", "failed or being deleted"),
+                ] {
+                    if count > 0 {
+                        let noun = if count == 1 { one } else { many };
+                        write!(f, "{separator}{count} {noun} {rest}")?;
+                        separator = ", ";
+                    }
+                }
+                Ok(())
+            }
+            Cause::NoValue => f.write_str("the metrics API gave no value"),
             Cause::Stale => f.write_str("its last value is too old"),
             Cause::Unusable => f.write_str("its value is negative or not a number"),
             Cause::MissingRequest { pod, container: Some(container) } => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Decision, Rule};
 use crate::{
     quantity::Quantity,
     window::{Policy, PolicyType, Select},
@@ -106,11 +107,25 @@ impl Spec {
         Tolerance { up: of(|behavior| &behavior.up), down: of(|behavior| &behavior.down) }
     }
 
+    /// Of a decision by this spec: the metric that asked for the most, and how many it asked for, before windows, bounds
+    /// and budgets. None if no metric could be read.
+    pub fn deciding(&self, decision: &Decision) -> Option<(&Metric, i32)> {
+        let (label, proposed) = decision.steps.iter().find_map(|step| match &step.rule {
+            Rule::Highest { proposed: Some(proposed), metric: Some(metric), .. } => Some((metric, *proposed)),
+            _ => None,
+        })?;
+        Some((self.metrics.iter().find(|metric| metric.label == *label)?, proposed))
+    }
+
     /// Only a figure that exists without pods can bring a workload back from zero.
     pub fn works_without_pods(&self) -> bool {
-        self.metrics
-            .iter()
-            .any(|metric| matches!(metric.source, Source::Object { .. } | Source::External { .. }))
+        self.metrics.iter().any(|metric| metric.source.works_without_pods())
+    }
+}
+
+impl Source {
+    pub fn works_without_pods(&self) -> bool {
+        matches!(self, Source::Object { .. } | Source::External { .. })
     }
 }
 

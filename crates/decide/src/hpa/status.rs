@@ -71,27 +71,26 @@ pub fn report(spec: &Spec, decision: &Decision) -> Report {
                 });
                 rescale = moved.then(words);
             }
-            Rule::SwitchedOff => {
+            Rule::SwitchedOff { .. } => {
                 conditions.push(condition("ScalingActive", false, "ScalingDisabled", words()));
             }
-            Rule::OutOfBounds { .. } => rescale = Some(words()),
-            Rule::Stabilized(_) => conditions.push(match moved {
-                true => condition("AbleToScale", true, step.code(), words()),
-                false => condition("AbleToScale", true, "ReadyForNewScale", words()),
-            }),
-            Rule::Bounds { max, .. } => {
-                conditions.push(limited(&decision.steps, *max));
-                rescale = rescale.or_else(|| moved.then(words));
+            Rule::OutOfBounds { .. } => rescale = rescale.or_else(|| Some(words())),
+            Rule::Stabilized(_) => {
+                conditions.push(match moved {
+                    true => condition("AbleToScale", true, step.code(), words()),
+                    false => condition("AbleToScale", true, "ReadyForNewScale", words()),
+                });
+                conditions.push(limited(&decision.steps));
             }
+            Rule::Bounds { .. } => rescale = rescale.or_else(|| moved.then(words)),
             Rule::Budget(_) | Rule::Doubling { .. } => {}
         }
     }
     Report { conditions, metrics, rescale: rescale.filter(|_| decision.changes()) }
 }
 
-/// The last step that cut the recommendation short, if any. At the maximum it is the maximum that limits, whichever
-/// rule got there first.
-fn limited(steps: &[Step<Rule>], max: i32) -> Condition {
+/// The last step that cut the recommendation short, if any.
+fn limited(steps: &[Step<Rule>]) -> Condition {
     let limits = |step: &&Step<Rule>| {
         matches!(step.rule, Rule::Budget(_) | Rule::Doubling { .. } | Rule::Bounds { .. })
             && step.before != step.after
@@ -103,11 +102,7 @@ fn limited(steps: &[Step<Rule>], max: i32) -> Condition {
             "DesiredWithinRange",
             "nothing limits the recommendation".into(),
         ),
-        Some(step) => {
-            let at_max = step.after == max && step.after < step.before;
-            let reason = if at_max { "TooManyReplicas" } else { step.code() };
-            condition("ScalingLimited", true, reason, step.words().to_string())
-        }
+        Some(step) => condition("ScalingLimited", true, step.code(), step.words().to_string()),
     }
 }
 

@@ -4,10 +4,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Axis, Combination, Hold, HorizontalView, Mode, Observed, Plan, Spec,
+    need::Part,
+    path::Path,
     ratio::{self, Region},
     spec::{Ratio, ScaleParams},
     vertical::{self, Change, View},
 };
+use crate::recommender::{self, ContainerPolicy, amount::Resources, policy_of};
 
 /// What a mode chose, before anything had to wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,6 +53,56 @@ pub enum Verdict {
     },
     BelowThresholds,
     Weighted(Weights),
+    /// The pair that the need comes to on the path of the ratio, at so many replicas before rounding.
+    OnPath {
+        replicas: f64,
+    },
+}
+
+/// The ratio, if it is a path.
+pub fn path(spec: &Spec) -> Option<&Ratio> {
+    match &spec.mode {
+        Mode::Ratio(ratio) if ratio.combination == Combination::Path => Some(ratio),
+        _ => None,
+    }
+}
+
+/// Where the need lies on the path, in replicas.
+pub fn on_path(spec: &Spec, ratio: &Ratio, observed: &Observed, parts: &[Part]) -> f64 {
+    let regions = ratio.regions(spec.min_replicas, spec.max_replicas).unwrap_or_default();
+    let pod_minimum = recommender::Options::default().pod_minimum;
+    let sum = |of: &dyn Fn(&Part) -> f64| parts.iter().map(of).sum::<f64>();
+    let bound = |part: &Part, policy_bound: fn(&ContainerPolicy) -> Resources| {
+        let name = &observed.containers[part.container].name;
+        let policy = policy_of(&spec.vertical.container_policies, name);
+        policy.and_then(|policy| policy_bound(policy).get(part.need.resource)).map(|amount| amount as f64)
+    };
+    let smallest = sum(&|part| {
+        let least = pod_minimum.get(part.need.resource).unwrap_or(1) as f64;
+        bound(part, |policy| policy.min_allowed).unwrap_or(least)
+    });
+    let largest = sum(&|part| bound(part, |policy| policy.max_allowed).unwrap_or(f64::INFINITY));
+    let path = Path::new(&regions, (spec.min_replicas, spec.max_replicas), (smallest, largest));
+    path.replicas(sum(&|part| part.on_path as f64))
+}
+
+/// Both axes of the pair.
+pub fn pick_on_path(
+    replicas: f64,
+    observed: &Observed,
+    horizontal: &HorizontalView,
+    vertical: &View,
+) -> Pick {
+    let moves = horizontal.wanted.is_some_and(|wanted| wanted != observed.replicas);
+    let pick = Pick {
+        horizontal: moves,
+        // Fewer pods have to be larger, by however little; a little too large is not worth a resize.
+        ups: vertical.wants_up() || (moves && !vertical.ups.is_empty()),
+        downs: vertical.wants_down(),
+        weights: None,
+        verdict: Verdict::OnPath { replicas },
+    };
+    if pick.horizontal || pick.is_vertical() { pick } else { Pick::nothing(Verdict::NothingRecommended) }
 }
 
 pub fn pick(spec: &Spec, observed: &Observed, horizontal: &HorizontalView, vertical: &View) -> Pick {
@@ -179,7 +232,8 @@ pub fn apply(
     for (change, weight) in ups.chain(downs).filter(|(change, _)| change.moves_along()) {
         let to = weight.map_or(change.to, |weight| share(change, weight));
         if weight.is_none() || (to != change.from && is_worth_it(spec, change, to)) {
-            put(&mut plan, observed, change, to, spec);
+            let container = &observed.containers[change.container];
+            vertical::put(&mut plan.containers, container, change.resource, to, spec);
         }
     }
     plan
@@ -187,17 +241,10 @@ pub fn apply(
 
 /// A minimum change that the user set counts for the share that is applied, unless the request is out of its range: a
 /// recommendation capped by what the node had to give would otherwise stay just below the threshold for ever.
-fn is_worth_it(spec: &Spec, change: &Change, to: u64) -> bool {
+pub fn is_worth_it(spec: &Spec, change: &Change, to: u64) -> bool {
     let scale = if change.to > change.from { &spec.vertical.scale_up } else { &spec.vertical.scale_down };
     let threshold = scale.min_change.get(change.resource).threshold(change.resource, change.from);
     change.outside_range || threshold.is_none_or(|threshold| to.abs_diff(change.from) >= threshold)
-}
-
-fn put(plan: &mut Plan, observed: &Observed, change: &Change, to: u64, spec: &Spec) {
-    let resized = vertical::resized(&observed.containers[change.container], change.resource, to, spec);
-    let container = &mut plan.containers[change.container];
-    container.requests.set(change.resource, resized.requests.get(change.resource));
-    container.limits.set(change.resource, resized.limits.get(change.resource));
 }
 
 /// The plan without what is held back.
@@ -207,8 +254,15 @@ pub fn without(plan: &Plan, current: &Plan, hold: &Hold, vertical: &View) -> Pla
         allowed.replicas = current.replicas;
         return allowed;
     }
-    let held = vertical.downs.iter().chain(vertical.ups.iter().filter(|_| !hold.only_downs));
-    for change in held {
+    let downs = vertical.downs.iter().filter(|_| !hold.only_ups);
+    let ups = vertical.ups.iter().filter(|_| !hold.only_downs);
+    let is_held = |change: &&Change| match &hold.part {
+        Some(part) => {
+            current.containers[change.container].name == part.container && change.resource == part.resource
+        }
+        None => true,
+    };
+    for change in ups.chain(downs).filter(is_held) {
         let (back, to) = (&current.containers[change.container], &mut allowed.containers[change.container]);
         to.requests.set(change.resource, back.requests.get(change.resource));
         to.limits.set(change.resource, back.limits.get(change.resource));

@@ -15,6 +15,12 @@ impl Ratio {
     /// The regions in order of replicas.
     pub fn regions(&self, min: i32, max: i32) -> Result<Vec<Region>, InputError> {
         if !self.intervals.is_empty() {
+            let beside = |is_set: bool, field: &str| match is_set {
+                true => Err(expected_at("intervals", &format!("not beside {field}"))),
+                false => Ok(()),
+            };
+            beside(self.v_to_h_scaling_ratio.is_some(), "vToHScalingRatio")?;
+            beside(self.vpa_weight.is_some(), "vpaWeight")?;
             return self
                 .intervals
                 .iter()
@@ -91,13 +97,17 @@ impl Axis {
     }
 }
 
+/// The first region that holds this count.
+pub fn region_at(regions: &[Region], replicas: i32) -> Option<usize> {
+    regions.iter().position(|region| (region.start..=region.last).contains(&replicas))
+}
+
 /// The weight at `replicas` for a horizontal move by `delta`. The first region that matches counts, none counts as 0.
 ///
 /// In a region of weight 100 the horizontal side would never get out again, so a move borrows the weight of the
 /// nearest region in its direction that leaves it a share.
 pub fn weight_at(regions: &[Region], replicas: i32, delta: i32) -> f64 {
-    let inside = |region: &Region| (region.start..=region.last).contains(&replicas);
-    let Some(idx) = regions.iter().position(inside) else { return 0.0 };
+    let Some(idx) = region_at(regions, replicas) else { return 0.0 };
     let weight = regions[idx].weight;
     let leaves_a_share = |region: &&Region| region.weight < 100.0;
     let borrowed = match delta.signum() {

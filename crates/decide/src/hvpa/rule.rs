@@ -3,7 +3,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Axis, ContainerSize, Plan, Unusable, Verdict,
+    Axis, ContainerSize, Need, Plan, Unusable, Verdict,
     gates::{Hold, Why},
 };
 use crate::decision::{Role, Weight};
@@ -13,6 +13,10 @@ use crate::decision::{Role, Weight};
 #[serde(tag = "rule", content = "input", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Rule {
     Paused,
+    /// The object cannot be scaled at all.
+    Refused {
+        why: String,
+    },
     /// A count outside the bounds is brought back before anything else is asked.
     Bounds {
         min: i32,
@@ -29,6 +33,10 @@ pub enum Rule {
         axis: Axis,
         why: Unusable,
     },
+    /// What both sides together say is needed of the resources that they both follow.
+    Need {
+        parts: Vec<Need>,
+    },
     /// Something that the mode would choose and that has to wait.
     Hold {
         hold: Hold,
@@ -37,6 +45,10 @@ pub enum Rule {
     Choice {
         verdict: Verdict,
         plan: Plan,
+    },
+    /// Requests outside their policy's bounds go to the nearer bound, whatever the mode.
+    Allowed {
+        containers: Vec<ContainerSize>,
     },
     OutOfMemory {
         containers: Vec<ContainerSize>,
@@ -49,11 +61,14 @@ impl crate::decision::Rule for Rule {
     fn name(&self) -> &'static str {
         match self {
             Rule::Paused => "paused",
+            Rule::Refused { .. } => "refused",
             Rule::Bounds { .. } => "bounds",
             Rule::Horizontal { .. } => "horizontal",
             Rule::Vertical { .. } => "vertical",
             Rule::Unusable { .. } => "unusable",
+            Rule::Need { .. } => "need",
             Rule::Choice { .. } => "choice",
+            Rule::Allowed { .. } => "allowed",
             Rule::Hold { .. } => "hold",
             Rule::OutOfMemory { .. } => "outOfMemory",
         }
@@ -61,7 +76,11 @@ impl crate::decision::Rule for Rule {
 
     fn role(&self) -> Role {
         match self {
-            Rule::Horizontal { .. } | Rule::Vertical { .. } | Rule::Unusable { .. } => Role::Proposal,
+            Rule::Horizontal { .. } | Rule::Vertical { .. } | Rule::Unusable { .. } | Rule::Need { .. } => {
+                Role::Proposal
+            }
+            // What the mode's own rules leave out is told, but the verdict stays the reason.
+            Rule::Hold { hold } if hold.why.is_the_modes() => Role::Proposal,
             _ => Role::Link,
         }
     }
@@ -78,10 +97,16 @@ impl crate::decision::Rule for Rule {
         let with_containers =
             |containers: &[ContainerSize]| Plan { containers: containers.to_vec(), ..before.clone() };
         match self {
-            Rule::Paused | Rule::Unusable { .. } | Rule::Hold { .. } => before.clone(),
+            Rule::Paused
+            | Rule::Refused { .. }
+            | Rule::Unusable { .. }
+            | Rule::Need { .. }
+            | Rule::Hold { .. } => before.clone(),
             Rule::Bounds { min, max } => with_replicas(before.replicas.max(*min).min(*max)),
             Rule::Horizontal { clamped, .. } => with_replicas(*clamped),
-            Rule::Vertical { containers } | Rule::OutOfMemory { containers } => with_containers(containers),
+            Rule::Vertical { containers }
+            | Rule::Allowed { containers }
+            | Rule::OutOfMemory { containers } => with_containers(containers),
             Rule::Choice { plan, .. } => plan.clone(),
         }
     }
@@ -89,12 +114,15 @@ impl crate::decision::Rule for Rule {
     fn code(&self, _before: &Plan, _after: &Plan) -> &'static str {
         match self {
             Rule::Paused => "Paused",
+            Rule::Refused { .. } => "NotScaled",
             Rule::Bounds { .. } => "OutsideBounds",
             Rule::Horizontal { .. } => "HorizontalRecommendation",
             Rule::Vertical { .. } => "VerticalRecommendation",
             Rule::Unusable { axis: Axis::Horizontal, .. } => "HorizontalUnusable",
             Rule::Unusable { axis: Axis::Vertical, .. } => "VerticalUnusable",
+            Rule::Need { .. } => "Need",
             Rule::Choice { verdict, .. } => verdict.code(),
+            Rule::Allowed { .. } => "OutsideAllowed",
             Rule::Hold { hold } => match hold.why {
                 Why::Consumed => "RecommendationConsumed",
                 Why::RollingUpdate => "RollingUpdate",
@@ -102,6 +130,11 @@ impl crate::decision::Rule for Rule {
                 Why::StabilizationWindow => "StabilizationWindow",
                 Why::Weight => "Weight",
                 Why::MinChange => "MinChange",
+                Why::SizesFirst => "VerticalFirst",
+                Why::SizesWait => "VerticalWaits",
+                Why::PodsStart => "PodsStarting",
+                Why::NotExhausted => "HorizontalNotExhausted",
+                Why::HorizontalUnknown => "HorizontalUnknown",
             },
             Rule::OutOfMemory { .. } => "OutOfMemory",
         }
@@ -110,6 +143,7 @@ impl crate::decision::Rule for Rule {
     fn words(&self, before: &Plan, after: &Plan, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Rule::Paused => out.write_str("0 replicas mean paused: nothing is scaled"),
+            Rule::Refused { why } => out.write_str(why),
             Rule::Bounds { min, max } => {
                 write!(out, "{} replicas lie outside {min} to {max}", before.replicas)
             }
@@ -122,7 +156,17 @@ impl crate::decision::Rule for Rule {
             Rule::Vertical { .. } if before == after => out.write_str("the vertical side wants no change"),
             Rule::Vertical { .. } => out.write_str("the vertical side wants other sizes"),
             Rule::Unusable { axis, why } => write!(out, "the {} recommendation {}", axis.word(), why.words()),
+            Rule::Need { parts } => {
+                for (idx, part) in parts.iter().enumerate() {
+                    out.write_str(if idx == 0 { "" } else { "; " })?;
+                    part.words(out)?;
+                }
+                Ok(())
+            }
             Rule::Choice { verdict, .. } => verdict.words(out),
+            Rule::Allowed { .. } => {
+                out.write_str("a request outside its policy's bounds goes to the nearer one")
+            }
             Rule::Hold { hold } => hold.words(out),
             Rule::OutOfMemory { .. } => out
                 .write_str("a container was killed for memory: it gets more now, whatever else has to wait"),
@@ -148,6 +192,7 @@ impl Verdict {
             Verdict::AboveThreshold { axis: Axis::Vertical } => "VerticalAboveThreshold",
             Verdict::BelowThresholds => "MinChange",
             Verdict::Weighted(_) => "Weighted",
+            Verdict::OnPath { .. } => "OnPath",
         }
     }
 
@@ -166,6 +211,9 @@ impl Verdict {
                 return write!(out, "both sides want a change, only the {} one is large enough", axis.word());
             }
             Verdict::BelowThresholds => "both sides want a change, neither is large enough",
+            Verdict::OnPath { replicas } => {
+                return write!(out, "the ratio puts this need at {replicas:.1} replicas");
+            }
             Verdict::Weighted(weights) => {
                 write!(out, "{:.0} % horizontal", 100.0 - weights.base)?;
                 let vertical = weights.up.max(weights.down);
@@ -179,10 +227,12 @@ impl Verdict {
 
 impl Hold {
     fn words(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.axis, self.only_downs) {
+        match (self.axis, &self.part) {
             (Axis::Horizontal, _) => out.write_str("the replicas wait: ")?,
-            (Axis::Vertical, false) => out.write_str("the sizes wait: ")?,
-            (Axis::Vertical, true) => out.write_str("smaller sizes wait: ")?,
+            (Axis::Vertical, Some(part)) => write!(out, "{} of {} waits: ", part.resource, part.container)?,
+            (Axis::Vertical, None) if self.only_downs => out.write_str("smaller sizes wait: ")?,
+            (Axis::Vertical, None) if self.only_ups => out.write_str("larger sizes wait: ")?,
+            (Axis::Vertical, None) => out.write_str("the sizes wait: ")?,
         }
         out.write_str(match self.why {
             Why::Consumed => "this recommendation was acted on already",
@@ -191,8 +241,33 @@ impl Hold {
             Why::StabilizationWindow => "too soon after the last change",
             Why::Weight => "the other side's share is everything",
             Why::MinChange => "the share to be applied is less than the minimum change",
+            Why::SizesFirst => "the mode prefers sizes, and they have to wait",
+            Why::SizesWait => "fewer pods would have to be larger, and the sizes wait",
+            Why::PodsStart => "more pods have to run first",
+            Why::NotExhausted => "the replicas can still go that way",
+            Why::HorizontalUnknown => "how many pods there should be is not known",
         })?;
         self.until.map_or(Ok(()), |until| write!(out, ", until {until}"))
+    }
+}
+
+// === impl Need ===
+
+impl Need {
+    fn words(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = |amount: u64| self.resource.words(amount);
+        let Need { container, resource, held, horizontal, vertical, stale, need } = self;
+        write!(out, "{resource} of {container}: {} needed, {} held", words(*need), words(*held))?;
+        for (axis, side) in [(Axis::Horizontal, horizontal), (Axis::Vertical, vertical)] {
+            match side {
+                Some(amount) => write!(out, ", {} says {}", axis.word(), words(*amount))?,
+                None => write!(out, ", {} says nothing", axis.word())?,
+            }
+            if stale.contains(&axis) {
+                out.write_str(" as before the last change")?;
+            }
+        }
+        Ok(())
     }
 }
 

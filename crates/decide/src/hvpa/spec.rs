@@ -27,13 +27,17 @@ pub struct Spec {
     pub vertical: Vertical,
     #[serde(default)]
     pub maintenance_time_window: Option<MaintenanceWindow>,
+    /// Whether both sides count as two opinions about one load where they follow the same resource.
+    #[serde(default)]
+    pub coupling: Coupling,
     /// A container killed for memory gets more at once, whatever the mode, stabilization and minimum change say.
     #[serde(default = "yes")]
     pub oom_override: bool,
     /// A recommendation older than this is not used.
     #[serde(default = "five_minutes")]
     pub staleness_seconds: i64,
-    /// A consumed pair of recommendations counts as new when one of them differs by more than this share.
+    /// A consumed pair of recommendations counts as new when one of them differs by more than this share. Coupled, a need
+    /// that differs from what is held by no more than this is no reason to change anything.
     #[serde(default = "ten_percent")]
     pub tolerance: f64,
 }
@@ -108,12 +112,24 @@ pub struct Interval {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Combination {
-    /// A share of each difference.
+    /// One pair for each need, on a path whose slope is the ratio. Where the two sides follow different things there is no
+    /// common need, and it is as `Additive`.
     #[default]
+    Path,
+    /// A share of each difference.
     Additive,
     /// A root of each factor, so that the total grows by what is needed: a need of 5 from 1 x 1 core becomes
     /// 3 x 1.67 cores, where the additive way gives 3 x 3.
     Multiplicative,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Coupling {
+    /// A resource that the deciding metric of the horizontal side and the vertical side both follow is one need.
+    #[default]
+    Auto,
+    /// Two independent recommendations, whatever they follow.
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

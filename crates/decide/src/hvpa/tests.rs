@@ -1,3 +1,5 @@
+mod bounds;
+mod coupled;
 mod laws;
 
 use expect_test::{Expect, expect};
@@ -46,6 +48,7 @@ fn world(now: Timestamp, text: &str) -> Observed {
             active: !has("hfail"),
             limited: has("hlimited"),
             sampled_at: ago("hs"),
+            metric: None,
         }),
         vertical: (!target.is_empty()).then(|| VerticalRecommendation {
             provided: true,
@@ -57,10 +60,11 @@ fn world(now: Timestamp, text: &str) -> Observed {
                 target,
                 lower_bound: amounts("lo", "-"),
                 upper_bound: amounts("hi", "-"),
-                uncapped_target: Resources::default(),
+                ..ContainerRecommendation::default()
             }],
         }),
         rollout_in_progress: has("rollout"),
+        settled_at: None,
         out_of_memory: has("oom")
             .then(|| OutOfMemory { at: now, container: Some("app".to_owned()) })
             .into_iter()
@@ -459,6 +463,166 @@ fn a_share_is_applied_once() {
     );
 }
 
+/// Without a time, only another value is news: a count that was made for the old sizes must not follow them.
+#[test]
+fn a_recommendation_without_a_time_is_news_if_it_changed() {
+    timeline(
+        &spec(json!({"type": "VpaBiased"}), json!({})),
+        &["+0 R=2 H=5 q=500 t=800", "+60 H=5 t=800", "+60 H=4 t=800", "+60 H=4 t=1000"],
+        &expect![[r#"
+            +0 R=2 H=5 q=500 t=800             => 2 x app(cpu 800m) VerticalPreferred: both sides want a change, the mode prefers the sizes
+            +60 H=5 t=800                      => 2 x app(cpu 800m) RecommendationConsumed: the replicas wait: this recommendation was acted on already
+            +60 H=4 t=800                      => 4 x app(cpu 800m) HorizontalRecommended: the replicas change
+            +60 H=4 t=1000                     => 4 x app(cpu 1) VerticalRecommended: only the vertical side wants a change
+        "#]],
+    );
+}
+
+/// Replicas that went ahead of a waiting size do not make it wait for another whole window.
+#[test]
+fn a_suppressed_size_keeps_its_clock() {
+    timeline(
+        &spec(
+            json!({"type": "VpaBiased", "maxSuppressionSeconds": 90}),
+            json!({"vertical": {"scaleUp": {"stabilizationSeconds": 600}}}),
+        ),
+        &[
+            "+0 R=2 H=2 q=500 t=800 hs=1 vs=1",
+            "+60 H=3 t=1200 hs=1 vs=1",
+            "+90 H=3 t=1200 hs=1 vs=1",
+            "+300 H=4 t=1200 hs=1 vs=1",
+            "+149 H=4 t=1200 hs=1 vs=1",
+            "+1 H=4 t=1200 hs=1 vs=1",
+        ],
+        &expect![[r#"
+            +0 R=2 H=2 q=500 t=800 hs=1 vs=1   => 2 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
+            +60 H=3 t=1200 hs=1 vs=1           => 2 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
+            +90 H=3 t=1200 hs=1 vs=1           => 3 x app(cpu 800m) SuppressionEnded: a waiting size change has held the replicas back for long enough
+            +300 H=4 t=1200 hs=1 vs=1          => 4 x app(cpu 800m) SuppressionEnded: a waiting size change has held the replicas back for long enough
+            +149 H=4 t=1200 hs=1 vs=1          => 4 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
+            +1 H=4 t=1200 hs=1 vs=1            => 4 x app(cpu 1200m) VerticalRecommended: only the vertical side wants a change
+        "#]],
+    );
+}
+
+#[test]
+fn the_final_clamp_binds_in_every_mode() {
+    let bounds = json!({"vertical": {"containerPolicies": [
+        {"containerName": "*", "minAllowed": {"cpu": "400m"}, "maxAllowed": {"cpu": "1"}}]}});
+    let mut text = String::new();
+    for mode in [
+        json!({"type": "HpaPreferred"}),
+        json!({"type": "HpaBiased"}),
+        json!({"type": "VpaBiased"}),
+        json!({"type": "Mixed", "preference": "horizontal", "replicas": 0}),
+        json!({"type": "Ratio", "vpaWeight": 10}),
+        json!({"type": "Ratio", "vpaWeight": 10, "combination": "Multiplicative"}),
+    ] {
+        for words in
+            ["R=3 H=4 q=3000 t=900", "R=3 H=4 q=100 t=450", "R=3 H=4 q=3000 t=900 rollout", "R=3 H=4 q=3000"]
+        {
+            let decision =
+                decide(at(0), &spec(mode.clone(), bounds.clone()), &world(at(0), words), &Memory::default());
+            text.push_str(&format!(
+                "{:12} {words:28} => {}\n",
+                mode["type"].as_str().unwrap(),
+                decision.desired
+            ));
+        }
+    }
+    expect![[r#"
+        HpaPreferred R=3 H=4 q=3000 t=900         => 4 x app(cpu 1)
+        HpaPreferred R=3 H=4 q=100 t=450          => 4 x app(cpu 400m)
+        HpaPreferred R=3 H=4 q=3000 t=900 rollout => 4 x app(cpu 3)
+        HpaPreferred R=3 H=4 q=3000               => 4 x app(cpu 3)
+        HpaBiased    R=3 H=4 q=3000 t=900         => 4 x app(cpu 1)
+        HpaBiased    R=3 H=4 q=100 t=450          => 4 x app(cpu 400m)
+        HpaBiased    R=3 H=4 q=3000 t=900 rollout => 4 x app(cpu 3)
+        HpaBiased    R=3 H=4 q=3000               => 4 x app(cpu 3)
+        VpaBiased    R=3 H=4 q=3000 t=900         => 3 x app(cpu 900m)
+        VpaBiased    R=3 H=4 q=100 t=450          => 3 x app(cpu 450m)
+        VpaBiased    R=3 H=4 q=3000 t=900 rollout => 4 x app(cpu 3)
+        VpaBiased    R=3 H=4 q=3000               => 4 x app(cpu 3)
+        Mixed        R=3 H=4 q=3000 t=900         => 4 x app(cpu 1)
+        Mixed        R=3 H=4 q=100 t=450          => 4 x app(cpu 400m)
+        Mixed        R=3 H=4 q=3000 t=900 rollout => 4 x app(cpu 3)
+        Mixed        R=3 H=4 q=3000               => 4 x app(cpu 3)
+        Ratio        R=3 H=4 q=3000 t=900         => 4 x app(cpu 1)
+        Ratio        R=3 H=4 q=100 t=450          => 4 x app(cpu 400m)
+        Ratio        R=3 H=4 q=3000 t=900 rollout => 4 x app(cpu 3)
+        Ratio        R=3 H=4 q=3000               => 4 x app(cpu 3)
+        Ratio        R=3 H=4 q=3000 t=900         => 4 x app(cpu 1)
+        Ratio        R=3 H=4 q=100 t=450          => 4 x app(cpu 400m)
+        Ratio        R=3 H=4 q=3000 t=900 rollout => 4 x app(cpu 3)
+        Ratio        R=3 H=4 q=3000               => 4 x app(cpu 3)
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn a_kill_is_answered_in_full_and_a_user_minimum_holds_in_mixed() {
+    table(
+        &spec(json!({"type": "Ratio", "vpaWeight": 10}), json!({})),
+        &["R=3 H=3 mq=100 mt=200 oom", "R=3 H=3 mq=100 mt=200"],
+        &expect![[r#"
+            R=3 H=3 mq=100 mt=200 oom          => 3 x app(memory 200Mi) OutOfMemory
+            R=3 H=3 mq=100 mt=200              => 3 x app(memory 110Mi) Weighted
+        "#]],
+    );
+    let minimum = json!({"vertical": {"scaleUp": {"minChange": {"cpu": {"value": "50m"}}}}});
+    table(
+        &spec(json!({"type": "Mixed", "preference": "vertical", "replicas": 0}), minimum),
+        &[
+            "R=3 H=3 q=300 t=340",
+            "R=3 H=3 q=300 t=350",
+            "R=3 H=3 q=300 t=340 lo=320 hi=400",
+            // Beside a wish for replicas the mode's own thresholds count.
+            "R=3 H=4 q=300 t=340",
+        ],
+        &expect![[r#"
+            R=3 H=3 q=300 t=340                => 3 x app(cpu 300m) MinChange
+            R=3 H=3 q=300 t=350                => 3 x app(cpu 350m) VerticalRecommended
+            R=3 H=3 q=300 t=340 lo=320 hi=400  => 3 x app(cpu 340m) VerticalRecommended
+            R=3 H=4 q=300 t=340                => 3 x app(cpu 340m) VerticalPreferred
+        "#]],
+    );
+}
+
+/// Whatever a gate or the mode leaves out stands in the explanation.
+#[test]
+fn every_part_held_back_is_a_step() {
+    let steps = |mode: Value, over: Value, words: &str| {
+        let decision = decide(at(0), &spec(mode, over), &world(at(0), words), &Memory::default());
+        let holds = decision.steps.iter().filter(|step| matches!(step.rule, Rule::Hold { .. }));
+        holds.map(|step| step.words().to_string()).collect::<Vec<_>>().join("; ")
+    };
+    let ratio = json!({"type": "Ratio", "vpaWeight": 50});
+    let minimum = json!({"vertical": {"scaleUp": {"minChange": {"memory": {"value": "200Mi"}}}}});
+    let window = json!({
+        "vertical": {"scaleDown": {"updateMode": "MaintenanceWindow"}},
+        "maintenanceTimeWindow": {"begin": "100000+0000", "end": "103000+0000"},
+    });
+    let all = [
+        steps(json!({"type": "HpaBiased"}), json!({}), "R=3 q=500 t=200"),
+        steps(json!({"type": "HpaPreferred"}), json!({}), "R=5 H=5 q=500 t=800 mq=500 mt=100"),
+        steps(json!({"type": "HpaPreferred"}), json!({}), "R=2 H=2 q=500 t=800 mq=500 mt=100"),
+        steps(
+            json!({"type": "VpaBiased", "maxSuppressionSeconds": 60}),
+            json!({}),
+            "R=3 H=4 q=500 t=800 rollout",
+        ),
+        steps(ratio.clone(), minimum, "R=3 H=3 q=500 t=1000 mq=100 mt=200"),
+        steps(json!({"type": "VpaBiased"}), window, "R=3 H=3 q=500 t=800 mq=500 mt=100"),
+    ];
+    expect![[r#"
+        smaller sizes wait: how many pods there should be is not known
+        smaller sizes wait: the replicas can still go that way
+        larger sizes wait: the replicas can still go that way
+        the sizes wait: a rollout is in progress; the replicas wait: the mode prefers sizes, and they have to wait, until 2027-01-15T08:01:00Z
+        memory of app waits: the share to be applied is less than the minimum change
+        smaller sizes wait: outside the maintenance window, until 2027-01-15T10:00:00Z"#]].assert_eq(&all.join("\n"));
+}
+
 #[test]
 fn axes_take_turns() {
     // At the most replicas the sizes follow, but not on figures from before.
@@ -489,42 +653,42 @@ fn stabilization_and_maintenance() {
     timeline(
         &spec(json!({"type": "HpaBiased"}), slow.clone()),
         &[
-            "+0 R=3 H=4 q=500 t=800",
-            "+60 H=2 t=800",
+            "+0 R=3 H=4 q=500 t=800 hs=1 vs=1",
+            "+60 H=2 t=800 hs=1 vs=1",
             // The replicas have to wait, but the sizes do not take their turn.
-            "+239 H=2 t=800",
-            "+1 H=2 t=800",
-            "+60 H=2 t=800",
-            "+60 H=2 t=800",
-            "+60 H=2 t=300",
+            "+239 H=2 t=800 hs=1 vs=1",
+            "+1 H=2 t=800 hs=1 vs=1",
+            "+60 H=2 t=800 hs=1 vs=1",
+            "+60 H=2 t=800 hs=1 vs=1",
+            "+60 H=2 t=300 hs=1 vs=1",
             // 09:00 UTC is 10:00 there.
-            "+3120 H=2 t=300",
+            "+3120 H=2 t=300 hs=1 vs=1",
         ],
         &expect![[r#"
-            +0 R=3 H=4 q=500 t=800             => 4 x app(cpu 500m) HorizontalPreferred: both sides want a change, the mode prefers the replicas
-            +60 H=2 t=800                      => 4 x app(cpu 500m) StabilizationWindow: the replicas wait: too soon after the last change, until 2027-01-15T08:05:00Z
-            +239 H=2 t=800                     => 4 x app(cpu 500m) StabilizationWindow: the replicas wait: too soon after the last change, until 2027-01-15T08:05:00Z
-            +1 H=2 t=800                       => 2 x app(cpu 500m) HorizontalPreferred: both sides want a change, the mode prefers the replicas
-            +60 H=2 t=800                      => 2 x app(cpu 500m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:07:00Z
-            +60 H=2 t=800                      => 2 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
-            +60 H=2 t=300                      => 2 x app(cpu 800m) MaintenanceWindow: the sizes wait: outside the maintenance window, until 2027-01-15T09:00:00Z
-            +3120 H=2 t=300                    => 2 x app(cpu 300m) VerticalRecommended: only the vertical side wants a change
+            +0 R=3 H=4 q=500 t=800 hs=1 vs=1   => 4 x app(cpu 500m) HorizontalPreferred: both sides want a change, the mode prefers the replicas
+            +60 H=2 t=800 hs=1 vs=1            => 4 x app(cpu 500m) StabilizationWindow: the replicas wait: too soon after the last change, until 2027-01-15T08:05:00Z
+            +239 H=2 t=800 hs=1 vs=1           => 4 x app(cpu 500m) StabilizationWindow: the replicas wait: too soon after the last change, until 2027-01-15T08:05:00Z
+            +1 H=2 t=800 hs=1 vs=1             => 2 x app(cpu 500m) HorizontalPreferred: both sides want a change, the mode prefers the replicas
+            +60 H=2 t=800 hs=1 vs=1            => 2 x app(cpu 500m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:07:00Z
+            +60 H=2 t=800 hs=1 vs=1            => 2 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
+            +60 H=2 t=300 hs=1 vs=1            => 2 x app(cpu 800m) MaintenanceWindow: the sizes wait: outside the maintenance window, until 2027-01-15T09:00:00Z
+            +3120 H=2 t=300 hs=1 vs=1          => 2 x app(cpu 300m) VerticalRecommended: only the vertical side wants a change
         "#]],
     );
     timeline(
         &spec(json!({"type": "VpaBiased"}), slow),
         &[
-            "+0 R=3 H=3 q=500 t=800",
+            "+0 R=3 H=3 q=500 t=800 hs=1 vs=1",
             // A size that has to wait holds back the replicas, for as long as its own stabilization lasts.
-            "+60 H=5 t=1200",
-            "+59 H=5 t=1200",
-            "+1 H=5 t=1200",
+            "+60 H=5 t=1200 hs=1 vs=1",
+            "+59 H=5 t=1200 hs=1 vs=1",
+            "+1 H=5 t=1200 hs=1 vs=1",
         ],
         &expect![[r#"
-            +0 R=3 H=3 q=500 t=800             => 3 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
-            +60 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:02:00Z
-            +59 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:02:00Z
-            +1 H=5 t=1200                      => 3 x app(cpu 1200m) VerticalPreferred: both sides want a change, the mode prefers the sizes
+            +0 R=3 H=3 q=500 t=800 hs=1 vs=1   => 3 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
+            +60 H=5 t=1200 hs=1 vs=1           => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:02:00Z
+            +59 H=5 t=1200 hs=1 vs=1           => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:02:00Z
+            +1 H=5 t=1200 hs=1 vs=1            => 3 x app(cpu 1200m) VerticalPreferred: both sides want a change, the mode prefers the sizes
         "#]],
     );
     timeline(
@@ -532,12 +696,17 @@ fn stabilization_and_maintenance() {
             json!({"type": "VpaBiased", "maxSuppressionSeconds": 90}),
             json!({"vertical": {"scaleUp": {"stabilizationSeconds": 600}}}),
         ),
-        &["+0 R=3 H=3 q=500 t=800", "+60 H=5 t=1200", "+89 H=5 t=1200", "+1 H=5 t=1200"],
+        &[
+            "+0 R=3 H=3 q=500 t=800 hs=1 vs=1",
+            "+60 H=5 t=1200 hs=1 vs=1",
+            "+89 H=5 t=1200 hs=1 vs=1",
+            "+1 H=5 t=1200 hs=1 vs=1",
+        ],
         &expect![[r#"
-            +0 R=3 H=3 q=500 t=800             => 3 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
-            +60 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
-            +89 H=5 t=1200                     => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
-            +1 H=5 t=1200                      => 5 x app(cpu 800m) SuppressionEnded: a waiting size change has held the replicas back for long enough
+            +0 R=3 H=3 q=500 t=800 hs=1 vs=1   => 3 x app(cpu 800m) VerticalRecommended: only the vertical side wants a change
+            +60 H=5 t=1200 hs=1 vs=1           => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
+            +89 H=5 t=1200 hs=1 vs=1           => 3 x app(cpu 800m) StabilizationWindow: the sizes wait: too soon after the last change, until 2027-01-15T08:10:00Z
+            +1 H=5 t=1200 hs=1 vs=1            => 5 x app(cpu 800m) SuppressionEnded: a waiting size change has held the replicas back for long enough
         "#]],
     );
 }
@@ -593,168 +762,4 @@ fn rollouts_and_kills() {
             R=3 H=4 q=500 t=800 rollout        => 4 x app(cpu 500m) HorizontalPreferred
         "#]],
     );
-}
-
-#[test]
-fn limits_follow_requests() {
-    let biased = json!({"type": "VpaBiased"});
-    table(
-        &spec(biased.clone(), json!({})),
-        &[
-            "R=3 H=3 q=500 t=800",
-            "R=3 H=3 q=500 t=800 L=1000",
-            "R=3 H=3 q=500 t=800 L=500",
-            "R=3 H=3 t=800 L=500",
-            "R=3 H=3 t=800",
-            "R=3 H=3 q=0 t=800 L=900",
-        ],
-        &expect![[r#"
-            R=3 H=3 q=500 t=800                => 3 x app(cpu 800m) VerticalRecommended
-            R=3 H=3 q=500 t=800 L=1000         => 3 x app(cpu 800m up to cpu 1600m) VerticalRecommended
-            R=3 H=3 q=500 t=800 L=500          => 3 x app(cpu 800m up to cpu 800m) VerticalRecommended
-            R=3 H=3 t=800 L=500                => 3 x app(cpu 800m up to cpu 800m) VerticalRecommended
-            R=3 H=3 t=800                      => 3 x app(cpu 800m) VerticalRecommended
-            R=3 H=3 q=0 t=800 L=900            => 3 x app(cpu 800m up to cpu 800m) VerticalRecommended
-        "#]],
-    );
-    let gap = json!({"vertical": {"limitsRequestsGap": {"cpu": {"value": "300m", "percentage": 50}}}});
-    table(
-        &spec(biased.clone(), gap),
-        &["R=3 H=3 q=500 t=800 L=1000", "R=3 H=3 q=500 t=400 L=1000"],
-        &expect![[r#"
-            R=3 H=3 q=500 t=800 L=1000         => 3 x app(cpu 800m up to cpu 1200m) VerticalRecommended
-            R=3 H=3 q=500 t=400 L=1000         => 3 x app(cpu 400m up to cpu 700m) VerticalRecommended
-        "#]],
-    );
-    let requests_only = json!({"vertical": {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}});
-    table(
-        &spec(biased.clone(), requests_only),
-        &["R=3 H=3 q=500 t=800 L=600"],
-        &expect![[r#"
-        R=3 H=3 q=500 t=800 L=600          => 3 x app(cpu 600m up to cpu 600m) VerticalRecommended
-    "#]],
-    );
-    let range = json!({"vertical": {"limitRange": {"min": {"cpu": "200m"}, "max": {"cpu": "900m"}}}});
-    table(
-        &spec(biased, range),
-        &["R=3 H=3 q=500 t=800 L=1000", "R=3 H=3 q=500 t=100"],
-        &expect![[r#"
-        R=3 H=3 q=500 t=800 L=1000         => 3 x app(cpu 800m up to cpu 900m) VerticalRecommended
-        R=3 H=3 q=500 t=100                => 3 x app(cpu 200m) VerticalRecommended
-    "#]],
-    );
-}
-
-#[test]
-fn maintenance_windows() {
-    let inside = |begin: &str, end: &str, time: &str| {
-        let window = MaintenanceWindow {
-            begin: TimeOfDay::parse(begin).unwrap(),
-            end: TimeOfDay::parse(end).unwrap(),
-        };
-        window.contains(format!("2026-03-29T{time}Z").parse().unwrap())
-    };
-    for (time, expected) in [
-        ("20:59:59", false),
-        ("21:00:00", true),
-        ("00:00:00", true),
-        ("01:30:00.9", true),
-        ("01:30:01", false),
-    ] {
-        assert_eq!(inside("220000+0100", "023000+0100", time), expected, "{time}");
-    }
-    assert!(
-        inside("010000+0000", "020000+0000", "01:30:00") && !inside("010000+0000", "020000+0000", "00:30:00")
-    );
-    for wrong in
-        ["220000", "22:00:00+01", "250000+0100", "220000+1500", "2200é0+010", "-10000+0100", "22+000+0100"]
-    {
-        assert_eq!(TimeOfDay::parse(wrong), None, "{wrong}");
-    }
-    assert_eq!(TimeOfDay::parse("003000-0330").unwrap().to_string(), "003000-0330");
-}
-
-#[test]
-fn bad_specs_name_the_field() {
-    let error = |mode: Value, over: Value| spec(mode, over).validate().unwrap_err().to_string();
-    let biased = json!({"type": "HpaBiased"});
-    let ratio = |more: Value| {
-        let mut ratio = json!({"type": "Ratio"});
-        ratio.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        ratio
-    };
-    let all = [
-        error(biased.clone(), json!({"minReplicas": 0})),
-        error(biased.clone(), json!({"minReplicas": 6})),
-        error(biased.clone(), json!({"vertical": {"scaleUp": {"minChange": {"cpu": {"percentage": -1}}}}})),
-        error(biased, json!({"horizontal": {"scaleDown": {"updateMode": "MaintenanceWindow"}}})),
-        error(ratio(json!({})), json!({})),
-        error(ratio(json!({"vToHScalingRatio": -1})), json!({})),
-        error(ratio(json!({"vpaWeight": 101})), json!({})),
-        error(ratio(json!({"vpaWeight": 50, "startReplicaCount": 4, "finishReplicaCount": 3})), json!({})),
-        error(ratio(json!({"vpaWeight": 50, "startReplicaCount": 3})), json!({})),
-        error(ratio(json!({"vpaWeight": 50, "finishReplicaCount": 3})), json!({})),
-        error(
-            ratio(json!({"intervals": [{"vpaWeight": 50, "startReplicaCount": 3, "lastReplicaCount": 2}]})),
-            json!({}),
-        ),
-    ];
-    expect![[r#"
-        minReplicas: expected 1 or more
-        maxReplicas: expected no fewer than minReplicas
-        vertical.scaleUp.minChange.cpu.percentage: expected 0 or more
-        horizontal.scaleDown.updateMode: expected a maintenanceTimeWindow beside it
-        mode.vToHScalingRatio: expected a ratio, or vpaWeight, or intervals
-        mode.vToHScalingRatio: expected a number of 0 or more
-        mode.vpaWeight: expected a number from 0 to 100
-        mode.finishReplicaCount: expected 0 or no fewer than startReplicaCount
-        mode.initialScaling: expected vertical or horizontal, because startReplicaCount is set
-        mode.finalScaling: expected vertical or horizontal, because finishReplicaCount is set
-        mode.intervals[0].lastReplicaCount: expected no fewer than startReplicaCount"#]]
-    .assert_eq(&all.join("\n"));
-}
-
-#[test]
-fn by_name() {
-    let input = json!({
-        "now": "2027-01-15T08:00:00Z",
-        "spec": {"mode": {"type": "VpaBiased", "maxSuppressionSeconds": 60}, "maxReplicas": 5},
-        "observed": {
-            "replicas": 2,
-            "containers": [{"name": "app", "requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"cpu": "1"}}],
-            "horizontal": {"desired": 4, "sampledAt": "2027-01-15T07:59:50Z"},
-            "vertical": {"containers": [{"containerName": "app", "target": {"cpu": "800m", "memory": "100Mi"}}]},
-            "rolloutInProgress": true,
-        },
-    });
-    let decide = |input: &Value| crate::policy::decide("hvpa", &input.to_string());
-    let outcome = decide(&input).unwrap();
-    expect![[r#"
-        2 x app(cpu 500m, memory 256Mi up to cpu 1) stays  RollingUpdate: the sizes wait: a rollout is in progress
-          horizontal  2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 4 x app(cpu 500m, memory 256Mi up to cpu 1)  the horizontal side wants 4
-          vertical    2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 800m, memory 100Mi up to cpu 1)  the vertical side wants other sizes
-          hold        2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 500m, memory 256Mi up to cpu 1)  the sizes wait: a rollout is in progress
-          choice      2 x app(cpu 500m, memory 256Mi up to cpu 1) -> 2 x app(cpu 500m, memory 256Mi up to cpu 1)  both sides want a change, the mode prefers the sizes
-          look again at 2027-01-15T08:01:00Z"#]].assert_eq(&outcome.explanation);
-    assert_eq!(outcome.json["desired"]["replicas"], 2);
-    assert_eq!(outcome.json["desired"]["containers"][0]["requests"]["cpu"], "500m");
-
-    let wrong = |pointer: &str, value: Value| {
-        let mut input = input.clone();
-        *input.pointer_mut(pointer).unwrap() = value;
-        decide(&input).unwrap_err().to_string()
-    };
-    let errors = [
-        wrong("/spec/mode/type", json!("Biased")),
-        wrong("/spec/maxReplicas", json!(0)),
-        wrong("/observed/replicas", json!("two")),
-        wrong("/observed/containers/0/requests/cpu", json!("-1")),
-        wrong("/observed/horizontal/desired", json!(1.5)),
-    ];
-    expect![[r#"
-        spec.mode.type: unknown variant `Biased`, expected one of `HpaPreferred`, `HpaBiased`, `VpaBiased`, `Mixed`, `Ratio` at line 1 column 404
-        spec.maxReplicas: expected no fewer than minReplicas
-        observed.replicas: invalid type: string "two", expected i32 at line 1 column 214
-        observed.containers[0].requests.cpu: expected a quantity of 0 or more, found -1 at line 1 column 113
-        observed.horizontal.desired: invalid type: floating point `1.5`, expected i32 at line 1 column 163"#]].assert_eq(&errors.join("\n"));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{
     ContainerRecommendation, ContainerSize, Mode, Observed, ScaleType, Spec, UpdateMode,
-    VerticalRecommendation,
+    VerticalRecommendation, need::Part,
 };
 use crate::recommender::{
     ContainerMode, ContainerPolicy, ControlledValues,
@@ -81,13 +81,7 @@ pub fn view(spec: &Spec, observed: &Observed, recommendation: &VerticalRecommend
     }
     view.ups_exhausted = wants_up && view.ups.is_empty();
     view.downs_exhausted = wants_down && view.downs.is_empty();
-    let off = |scale: &ScaleType| scale.update_mode == UpdateMode::Off;
-    if off(&spec.vertical.scale_up) {
-        view.ups.clear();
-    }
-    if off(&spec.vertical.scale_down) {
-        view.downs.clear();
-    }
+    view.drop_off(spec);
     view
 }
 
@@ -100,11 +94,22 @@ fn change(
     from: u64,
     to: u64,
 ) -> Change {
-    let scale = if to > from { &spec.vertical.scale_up } else { &spec.vertical.scale_down };
-    let diff = from.abs_diff(to);
     let lower = advice.lower_bound.get(resource);
     let upper = advice.upper_bound.get(resource);
     let outside_range = lower.is_some_and(|lower| from < lower) || upper.is_some_and(|upper| from > upper);
+    sized(spec, container_idx, container, resource, (from, to), outside_range)
+}
+
+fn sized(
+    spec: &Spec,
+    container_idx: usize,
+    container: &ContainerSize,
+    resource: Resource,
+    (from, to): (u64, u64),
+    outside_range: bool,
+) -> Change {
+    let scale = if to > from { &spec.vertical.scale_up } else { &spec.vertical.scale_down };
+    let diff = from.abs_diff(to);
     let threshold = match spec.mode {
         // This mode has thresholds of its own, which only count when both sides want something.
         Mode::Mixed { .. } => noise(resource, from),
@@ -126,6 +131,79 @@ fn change(
 }
 
 impl View {
+    /// Directions that are switched off want nothing.
+    fn drop_off(&mut self, spec: &Spec) {
+        let off = |scale: &ScaleType| scale.update_mode == UpdateMode::Off;
+        if off(&spec.vertical.scale_up) {
+            self.ups.clear();
+        }
+        if off(&spec.vertical.scale_down) {
+            self.downs.clear();
+        }
+    }
+
+    /// Whether there was something to drop.
+    pub fn drop_downs(&mut self) -> bool {
+        let wanted = self.wants_down();
+        self.downs.clear();
+        wanted
+    }
+
+    /// Drops what coupled resources are to shrink by; whether there was anything.
+    pub fn forget_coupled_downs(&mut self, parts: &[Part]) -> bool {
+        let before = self.downs.len();
+        self.downs.retain(|change| !parts.iter().any(|part| part.is(change)));
+        self.downs.len() != before
+    }
+
+    /// Drops what is wanted of resources that are not coupled; whether there was anything.
+    pub fn forget_changes(&mut self, parts: &[Part]) -> bool {
+        let wanted = self.has_recommendation();
+        let is_coupled = |change: &Change| parts.iter().any(|part| part.is(change));
+        self.ups.retain(is_coupled);
+        self.downs.retain(is_coupled);
+        wanted && !self.has_recommendation()
+    }
+
+    /// Asks for what coupled needs come to on so many pods instead of what was recommended. Pods that hold no more than `slack`
+    /// times the need keep their size.
+    pub fn carry(&mut self, spec: &Spec, observed: &Observed, parts: &[Part], pods: i32, slack: f64) {
+        let mut wants = (false, false);
+        for part in parts {
+            let (container, resource) = (&observed.containers[part.container], part.need.resource);
+            let policy = policy_of(&spec.vertical.container_policies, &container.name);
+            let exact = part.size(pods);
+            let is_close = exact <= part.request && part.request as f64 <= exact as f64 * slack;
+            let size = if is_close { part.request } else { exact };
+            wants = (wants.0 || size > part.request, wants.1 || size < part.request);
+            let to = clamped(spec, policy, container, resource, size);
+            let change = sized(spec, part.container, container, resource, (part.request, to), false);
+            self.ups.retain(|other| !part.is(other));
+            self.downs.retain(|other| !part.is(other));
+            match change.to.cmp(&change.from) {
+                std::cmp::Ordering::Greater => self.ups.push(change),
+                std::cmp::Ordering::Less => self.downs.push(change),
+                std::cmp::Ordering::Equal => {}
+            }
+        }
+        self.ups_exhausted = wants.0 && self.ups.is_empty();
+        self.downs_exhausted = wants.1 && self.downs.is_empty();
+        self.drop_off(spec);
+    }
+
+    /// The pods that cover every need at the sizes asked for, if they can get no larger.
+    pub fn pods_for(&self, parts: &[Part], pods: i32) -> i32 {
+        let pods_for = |part: &Part| {
+            let to = self.ups.iter().chain(&self.downs).find(|change| part.is(change));
+            let size = to.map_or(part.request, |change| change.to);
+            match size >= part.size(pods) {
+                true => pods,
+                false => i32::try_from(part.need.need.div_ceil(size.max(1))).unwrap_or(i32::MAX),
+            }
+        };
+        parts.iter().map(pods_for).max().unwrap_or(pods)
+    }
+
     pub fn has_recommendation(&self) -> bool {
         self.wants_up() || self.wants_down()
     }
@@ -136,6 +214,12 @@ impl View {
 
     pub fn wants_down(&self) -> bool {
         self.downs.iter().any(|change| change.material)
+    }
+}
+
+impl Part {
+    fn is(&self, change: &Change) -> bool {
+        self.container == change.container && self.need.resource == change.resource
     }
 }
 
@@ -160,8 +244,23 @@ pub fn current_request(container: &ContainerSize, resource: Resource) -> u64 {
     container.requests.get(resource).or(container.limits.get(resource)).unwrap_or(0)
 }
 
+/// A new request, and the limit that goes with it, for one resource of `containers`; `observed` is the container as it is.
+pub fn put(
+    containers: &mut [ContainerSize],
+    observed: &ContainerSize,
+    resource: Resource,
+    request: u64,
+    spec: &Spec,
+) {
+    let resized = resized(observed, resource, request, spec);
+    if let Some(container) = containers.iter_mut().find(|container| container.name == observed.name) {
+        container.requests.set(resource, resized.requests.get(resource));
+        container.limits.set(resource, resized.limits.get(resource));
+    }
+}
+
 /// The policy's minimum, then its maximum, then the namespace's bounds, then the limit if limits are not ours to move.
-fn clamped(
+pub fn clamped(
     spec: &Spec,
     policy: Option<&ContainerPolicy>,
     container: &ContainerSize,

@@ -17,6 +17,7 @@ fn trigger() -> BoxedStrategy<Trigger> {
             query: "q".to_owned(),
             threshold,
             per: Some(if pod { Per::Pod } else { Per::Total }),
+            tolerance: 0.0,
         })
         .boxed()
 }
@@ -34,7 +35,11 @@ fn spec() -> BoxedStrategy<Spec> {
     let behavior =
         (0..300u32, policies(), 0..300u32, policies()).prop_map(|(up, ups, down, downs)| Behavior {
             scale_up: ScaleUp { stabilization_window_seconds: up, policies: ups },
-            scale_down: ScaleDown { stabilization_window_seconds: down, policies: downs },
+            scale_down: ScaleDown {
+                stabilization_window_seconds: down,
+                policies: downs,
+                flap_guard: FlapGuard::default(),
+            },
         });
     let scale = (prop::option::of(1..40i32), prop::collection::vec(trigger(), 0..4), behavior)
         .prop_map(|(replica_max, triggers, behavior)| Scale { replica_max, triggers, behavior });
@@ -72,6 +77,7 @@ fn observed() -> BoxedStrategy<Observed> {
         .prop_map(|(current, activity, waits, unschedulable, autoscaler, readings)| Observed {
             current,
             activity,
+            next_wake_up: None,
             dependencies: Dependencies {
                 waiting_for: if waits { vec!["db".into()] } else { Vec::new() },
                 ..Dependencies::default()
@@ -114,6 +120,11 @@ proptest! {
             || observed.autoscaler.is_some();
         prop_assert!(decision.desired >= spec.min || stuck, "{}", decision.explain());
         prop_assert!(decision.next_check.is_none_or(|at| at > start()), "{:?}", decision.next_check);
+        // A moment before that, time has changed nothing.
+        if let Some(early) = decision.next_check.map(|at| after(at, -1)).filter(|at| *at > start()) {
+            let again = decide(early, &spec, &observed, decision.memory.clone());
+            prop_assert_eq!(again.desired, decision.desired, "{}\n{}", decision.explain(), again.explain());
+        }
     }
 
     #[test]

@@ -48,6 +48,8 @@ fn spec(hybrid: bool) -> BoxedStrategy<Spec> {
                         ..Limits::default()
                     },
                     back_pressure_threshold: 0.9,
+                    model: VertexModel::Learned,
+                    target_saturation: 0.85,
                 }
             },
         )
@@ -80,8 +82,8 @@ fn observed() -> BoxedStrategy<Observed> {
     let scaled = prop::option::of((-400..50i64).prop_map(|at| after(start(), at)));
     let ready = 0..50i32;
     let partitions = prop::collection::vec(partition(), 0..4);
-    (0..50i32, ready, scaled, partitions, prop::collection::vec(buffer, 0..2))
-        .prop_map(|(current, ready, last_scaled_at, partitions, downstream)| Observed {
+    (0..50i32, ready, scaled, partitions, prop::collection::vec(buffer, 0..2), samples())
+        .prop_map(|(current, ready, last_scaled_at, partitions, downstream, samples)| Observed {
             current,
             desired: current,
             ready: ready.min(current),
@@ -90,6 +92,37 @@ fn observed() -> BoxedStrategy<Observed> {
             last_scaled_at,
             partitions,
             downstream,
+            samples,
+            template: None,
+        })
+        .boxed()
+}
+
+/// Looks every 10 s, most of them of a vertex that works, some of one that cannot be.
+fn samples() -> BoxedStrategy<Vec<Sample>> {
+    let pending = prop_oneof![3 => 0..50i64, 3 => 0..100_000i64, 1 => wild_i64()];
+    let look = (pending, 0..50i32, prop_oneof![9 => 0.0..20_000.0f64, 1 => wild_f64()], 0.0..1.5f64);
+    prop::collection::vec(look, 0..16)
+        .prop_map(|looks| {
+            let n = looks.len() as i64;
+            let mut processed = 0.0;
+            let look = |(idx, (pending, ready, grown, downstream_usage)): (usize, (i64, i32, f64, f64))| {
+                processed += grown;
+                let at = after(start(), (idx as i64 - n) * 10);
+                Sample { at, pending, ack_pending: 0, processed, ready, downstream_usage }
+            };
+            looks.into_iter().enumerate().map(look).collect()
+        })
+        .boxed()
+}
+
+fn memory() -> BoxedStrategy<Memory> {
+    let figure = || prop::option::of(prop_oneof![8 => 0.1..10_000.0f64, 1 => Just(0.0), 1 => Just(f64::MAX)]);
+    (figure(), figure())
+        .prop_map(|(capacity, arrival)| Memory {
+            capacity: capacity.map(|per_pod| Capacity { per_pod, at: after(start(), -600) }),
+            arrival,
+            ..Memory::default()
         })
         .boxed()
 }
@@ -102,8 +135,8 @@ proptest! {
     #![proptest_config(repeatable::cases(1000))]
 
     #[test]
-    fn stays_within_bounds_and_survives_the_record(spec in spec(true), observed in observed()) {
-        let decision = decide(start(), &spec, &observed);
+    fn stays_within_bounds_and_survives_the_record(spec in spec(true), observed in observed(), memory in memory()) {
+        let decision = decide(start(), &spec, &observed, &memory);
         assert_survives(&decision);
         let (min, max) = bounds(&spec);
         prop_assert!((min..=max).contains(&decision.desired), "{}", decision.explain());
@@ -112,12 +145,12 @@ proptest! {
 
     /// What was decided is not decided again once it is done, while the cooldowns last.
     #[test]
-    fn a_step_is_taken_once(spec in spec(true), observed in observed()) {
+    fn a_step_is_taken_once(spec in spec(true), observed in observed(), memory in memory()) {
         let mut spec = spec;
         spec.scale.scale_up_cooldown_seconds = None;
         spec.scale.scale_down_cooldown_seconds = None;
-        let first = decide(start(), &spec, &observed);
-        let again = decide(start(), &spec, &observed);
+        let first = decide(start(), &spec, &observed, &memory);
+        let again = decide(start(), &spec, &observed, &memory);
         prop_assert_eq!(first.desired, again.desired);
         let done = Observed {
             current: first.desired,
@@ -126,12 +159,12 @@ proptest! {
             last_scaled_at: Some(start()),
             ..observed
         };
-        prop_assert_eq!(decide(start(), &spec, &done).desired, first.desired);
+        prop_assert_eq!(decide(start(), &spec, &done, &memory).desired, first.desired);
     }
 
     #[test]
     fn an_unknown_figure_never_shrinks(
-        spec in spec(true), observed in observed(), bad in any::<prop::sample::Index>(), rate in bad_f64(), how in 0..5usize,
+        spec in spec(true), observed in observed(), bad in any::<prop::sample::Index>(), rate in bad_f64(), how in 0..5usize, memory in memory(),
     ) {
         prop_assume!(!observed.partitions.is_empty());
         let (min, max) = bounds(&spec);
@@ -147,32 +180,32 @@ proptest! {
             3 => partition.rate = Some(rate),
             _ => partition.at = Some(after(start(), -121)),
         }
-        let decision = decide(start(), &spec, &observed);
+        let decision = decide(start(), &spec, &observed, &memory);
         prop_assert!(decision.desired >= observed.current, "{}", decision.explain());
     }
 
     /// Promised by both models of the source document, not by the hybrid one, which jumps where it changes over.
     #[test]
     fn more_pending_is_never_fewer_replicas(
-        spec in spec(false), observed in observed(), low in 0..1_000_000i64, extra in 0..1_000_000i64, rate in 0.001..1e5f64,
+        spec in spec(false), observed in observed(), low in 0..1_000_000i64, extra in 0..1_000_000i64, rate in 0.001..1e5f64, memory in memory(),
     ) {
         let with = |pending: i64| {
             let partition =
                 Partition { name: Arc::from("p"), pending: Some(pending), ack_pending: 0, rate: Some(rate), at: None };
             Observed { partitions: vec![partition], downstream: Vec::new(), ..observed.clone() }
         };
-        let less = decide(start(), &spec, &with(low));
-        let more = decide(start(), &spec, &with(low + extra));
+        let less = decide(start(), &spec, &with(low), &memory);
+        let more = decide(start(), &spec, &with(low + extra), &memory);
         prop_assert!(less.desired <= more.desired, "{}\n{}", less.explain(), more.explain());
     }
 
     #[test]
-    fn order_does_not_matter(spec in spec(true), observed in observed(), by: usize) {
+    fn order_does_not_matter(spec in spec(true), observed in observed(), by: usize, memory in memory()) {
         let turned = Observed {
             partitions: rotated(&observed.partitions, by),
             downstream: rotated(&observed.downstream, by),
             ..observed.clone()
         };
-        prop_assert_eq!(decide(start(), &spec, &observed).desired, decide(start(), &spec, &turned).desired);
+        prop_assert_eq!(decide(start(), &spec, &observed, &memory).desired, decide(start(), &spec, &turned, &memory).desired);
     }
 }

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use crate::{
     testing::start,
-    window::{Budget, Changes, Direction, Edge, Policy, PolicyType, Recommendations, Select, after, before},
+    window::{Changes, Direction, Edge, Policy, PolicyType, Rates, Recommendations, Select, after, before},
 };
 
 proptest! {
@@ -62,7 +62,8 @@ proptest! {
         for (pause, wish, write_fails) in ticks {
             now = after(now, pause);
             changes.settle(now, current, period.into());
-            let budget = Budget::new(now, current, direction, &[policy], Select::Max, &changes);
+            let rates = Rates { direction, select: Select::Max, policies: &[policy] };
+            let budget = rates.budget(now, current, &changes);
             let desired = budget.apply(if up { current + wish } else { current - wish });
             changes.decided(now, current, desired);
             if !write_fails {
@@ -88,9 +89,47 @@ proptest! {
         changes.settle(now, current, i64::from(period).max(0));
         for direction in [Direction::Up, Direction::Down] {
             for select in [Select::Max, Select::Min, Select::Disabled] {
-                let budget = Budget::new(now, current, direction, &[policy, policy], select, &changes);
-                let _ = (budget.apply(value), budget.released(now, &changes));
+                let rates = Rates { direction, select, policies: &[policy, policy] };
+                let budget = rates.budget(now, current, &changes);
+                let _ = (budget.apply(value), rates.released(now, current, budget.limit, &changes));
             }
         }
+    }
+
+    /// A budget that holds something back says when it will allow more: not a moment before, and really then. The
+    /// moment is found by trying every second: all the times here are whole ones.
+    #[test]
+    fn a_budget_is_released_at_the_first_moment_that_allows_more(
+        policies in prop::collection::vec((any::<bool>(), 1..60i32, 0..40i32), 1..4),
+        past in prop::collection::vec((0..40i64, -4..5i32), 0..6),
+        up: bool,
+        most_generous: bool,
+    ) {
+        let policies: Vec<Policy> = policies
+            .into_iter()
+            .map(|(percent, value, period_seconds)| Policy {
+                kind: if percent { PolicyType::Percent } else { PolicyType::Pods },
+                value,
+                period_seconds,
+            })
+            .collect();
+        let direction = if up { Direction::Up } else { Direction::Down };
+        let select = if most_generous { Select::Max } else { Select::Min };
+        let rates = Rates { direction, select, policies: &policies };
+        let (mut now, mut current, mut changes) = (start(), 40, Changes::default());
+        for (pause, by) in past {
+            changes.settle(now, current, 100);
+            changes.decided(now, current, current + by);
+            current += by;
+            now = after(now, pause);
+        }
+        changes.settle(now, current, 100);
+        let decided = rates.budget(now, current, &changes).limit;
+        let released = rates.released(now, current, decided, &changes);
+        changes.decided(now, current, decided);
+        changes.settle(now, decided, 100);
+        let allows_more = |at: Timestamp| rates.budget(at, decided, &changes).limit != decided;
+        let seconds = (1..=100).map(|seconds| after(now, seconds));
+        prop_assert_eq!(released, seconds.into_iter().find(|at| allows_more(*at)));
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Container, ContainerMode, ContainerPolicy, ContainerRecommendation, Estimate, Memory, Options, Spec,
+    Total, TotalRecommendation,
     amount::{self, Resource, Resources},
     histogram::Buckets,
 };
@@ -71,7 +72,13 @@ pub(super) fn containers(spec: &Spec, memory: &Memory) -> Vec<ContainerRecommend
     };
     let n_containers = controlled().count();
     controlled()
-        .map(|(name, container)| container_recommendation(spec, name, container, n_containers))
+        .map(|(name, container)| {
+            let mut recommendation = container_recommendation(spec, name, container, n_containers);
+            if let Some(total) = memory.totals.get(name) {
+                add_total(spec, total, &mut recommendation);
+            }
+            recommendation
+        })
         .filter(|recommendation| !recommendation.target.is_empty())
         .collect()
 }
@@ -89,6 +96,7 @@ fn container_recommendation(
         lower_bound: Resources::default(),
         upper_bound: Resources::default(),
         uncapped_target: Resources::default(),
+        total: TotalRecommendation::default(),
         confidence: container.confidence(&spec.options),
         estimates: Vec::new(),
     };
@@ -109,10 +117,31 @@ fn container_recommendation(
                 Bound::Lower => recommendation.lower_bound.set(resource, amount),
                 Bound::Upper => recommendation.upper_bound.set(resource, amount),
             }
-            recommendation.estimates.push(Estimate { resource, bound, steps });
+            recommendation.estimates.push(Estimate { resource, bound, is_total: false, steps });
         }
     }
     recommendation
+}
+
+fn add_total(spec: &Spec, total: &Total, recommendation: &mut ContainerRecommendation) {
+    let policy = spec.policy(&recommendation.container_name);
+    let is_controlled =
+        |resource: &Resource| policy.is_none_or(|policy| policy.controlled_resources.contains(resource));
+    let known = |resource: &Resource| total.is_known(*resource);
+    for resource in Resource::ALL.into_iter().filter(is_controlled).filter(known) {
+        for bound in [Bound::Target, Bound::Lower, Bound::Upper] {
+            let mut chain = Chain::new(Amount { resource, amount: 0 });
+            push_usage(&mut chain, &spec.options, &total.history, resource, bound);
+            let amount = Some(chain.value().amount);
+            match bound {
+                Bound::Target => recommendation.total.target.set(resource, amount),
+                Bound::Lower => recommendation.total.lower_bound.set(resource, amount),
+                Bound::Upper => recommendation.total.upper_bound.set(resource, amount),
+            }
+            let steps = chain.finish((), None).steps;
+            recommendation.estimates.push(Estimate { resource, bound, is_total: true, steps });
+        }
+    }
 }
 
 fn estimate(
@@ -126,6 +155,25 @@ fn estimate(
 ) -> Vec<Step<Rule>> {
     let options = &spec.options;
     let mut chain = Chain::new(Amount { resource, amount: 0 });
+    push_usage(&mut chain, options, container, resource, bound);
+    let minimum = options.pod_minimum.get(resource).unwrap_or(0);
+    chain.push(Rule::PodMinimum { minimum: amount::scaled(minimum, 1.0 / n_containers.max(1) as f64) });
+    if let Some(multiple) = rounding(options, name, resource) {
+        chain.push(Rule::Rounding { multiple });
+    }
+    let max = policy.and_then(|policy| policy.max_allowed.get(resource)).or(spec.max_allowed.get(resource));
+    chain.push(Rule::Policy { min: policy.and_then(|policy| policy.min_allowed.get(resource)), max });
+    chain.finish((), None).steps
+}
+
+/// From usage to an estimate: percentile, margin, confidence.
+fn push_usage(
+    chain: &mut Chain<Rule>,
+    options: &Options,
+    container: &Container,
+    resource: Resource,
+    bound: Bound,
+) {
     let percentile = match bound {
         Bound::Target => options.target_percentile,
         Bound::Lower => options.lower_percentile,
@@ -150,14 +198,6 @@ fn estimate(
             chain.push(Rule::Confidence { confidence, multiplier: 1.0, exponent: 1 });
         }
     }
-    let minimum = options.pod_minimum.get(resource).unwrap_or(0);
-    chain.push(Rule::PodMinimum { minimum: amount::scaled(minimum, 1.0 / n_containers.max(1) as f64) });
-    if let Some(multiple) = rounding(options, name, resource) {
-        chain.push(Rule::Rounding { multiple });
-    }
-    let max = policy.and_then(|policy| policy.max_allowed.get(resource)).or(spec.max_allowed.get(resource));
-    chain.push(Rule::Policy { min: policy.and_then(|policy| policy.min_allowed.get(resource)), max });
-    chain.finish((), None).steps
 }
 
 fn rounding(options: &Options, name: &str, resource: Resource) -> Option<u64> {
@@ -168,7 +208,7 @@ fn rounding(options: &Options, name: &str, resource: Resource) -> Option<u64> {
 }
 
 impl Container {
-    fn histogram(&self, resource: Resource) -> &super::Decaying {
+    pub(super) fn histogram(&self, resource: Resource) -> &super::Decaying {
         match resource {
             Resource::Cpu => &self.cpu,
             Resource::Memory => &self.memory,

@@ -579,3 +579,41 @@ proptest! {
         }
     }
 }
+
+/// A sum over pods does not depend on how many pods share it; a figure for one pod does.
+#[test]
+fn totals_do_not_depend_on_the_count() {
+    let options = Options { learn_totals: true, ..Options::default() };
+    let spec = Spec { options, ..Spec::default() };
+    let learnt = |pods: &dyn Fn(i64) -> usize| {
+        let mut memory = Memory::default();
+        let mut last = None;
+        for minute in 0..120 {
+            let n = pods(minute);
+            let samples = (0..n).map(|pod| Sample {
+                // Pods are scraped at different seconds of the minute.
+                at: at(minute * 60 + pod as i64),
+                pod: format!("{minute}-{pod}"),
+                container: "app".to_owned(),
+                usage: Usage { cpu: Some(4.0 / n as f64), memory: Some(4e9 / n as f64) },
+            });
+            let observed = Observed { samples: samples.collect(), out_of_memory: Vec::new() };
+            let stored = serde_json::to_string(&memory).unwrap();
+            let memory_again: Memory = serde_json::from_str(&stored).unwrap();
+            let recommendation = recommend(at(minute * 60 + 59), &spec, &observed, &memory_again);
+            memory = recommendation.memory.clone();
+            last = recommendation.containers.into_iter().next();
+        }
+        last.unwrap()
+    };
+    let few = learnt(&|_| 2);
+    let many = learnt(&|_| 16);
+    let changing = learnt(&|minute| if minute < 60 { 2 } else { 16 });
+    assert_eq!((few.total, many.total), (changing.total, changing.total));
+    // 4 cores lie in the bucket that ends at 4.124, with 15 % on top.
+    assert_eq!(few.total.target.cpu, Some(4742));
+    assert!(few.target.cpu > many.target.cpu, "a figure for one pod remembers the count");
+    // Without being asked for, nothing of it is learnt.
+    let plain = recommend(at(0), &Spec::default(), &Observed::default(), &Memory::default());
+    assert!(plain.memory.totals.is_empty());
+}

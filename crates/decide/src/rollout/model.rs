@@ -37,7 +37,7 @@ impl Problem {
         &self.instances[..self.instances.len().saturating_sub(solution.delete.len())]
     }
 
-    /// Updated instances that are not ready yet.
+    /// Instances that an update, to this template or to an earlier one, has touched and that are not ready since.
     pub fn in_flight_after(&self, solution: &Solution) -> usize {
         self.survivors(solution).iter().filter(|one| one.is_in_flight()).count()
     }
@@ -61,27 +61,36 @@ impl Problem {
             "creates what is missing, up to the cap",
         )?;
         let survivors = self.survivors(solution);
-        let outdated: Vec<InstanceOrd> =
-            (0..survivors.len()).filter(|&idx| !survivors[idx].is_current).map(InstanceOrd).collect();
+        let outdated = |in_flight: bool| {
+            let ords = (0..survivors.len())
+                .filter(move |&idx| !survivors[idx].is_current && survivors[idx].is_in_flight() == in_flight);
+            ords.map(InstanceOrd)
+        };
+        let n_down = outdated(true).count();
+        let n_up = outdated(false).count();
         ensure(
-            outdated.starts_with(&solution.update),
-            "updates the oldest outdated instances, and none that is deleted",
+            outdated(true)
+                .chain(outdated(false))
+                .take(solution.update.len())
+                .eq(solution.update.iter().copied()),
+            "updates those in flight first, then the oldest outdated instances, and none that is deleted",
         )?;
         let in_flight = self.in_flight_after(solution);
+        let newly_down = solution.update.len().saturating_sub(n_down);
         ensure(
-            solution.update.is_empty() || in_flight + solution.update.len() <= self.max_concurrent_updated,
-            "never more than maxConcurrentUpdated are being updated",
+            newly_down == 0 || in_flight + newly_down <= self.max_concurrent_updated,
+            "never more than maxConcurrentUpdated are unready because of updates",
         )?;
         ensure(
-            solution.update.len()
-                == outdated.len().min(self.max_concurrent_updated.saturating_sub(in_flight)),
-            "uses every free slot",
+            solution.update.len() == n_down + n_up.min(self.max_concurrent_updated.saturating_sub(in_flight)),
+            "reaches all that are in flight, and uses every free slot",
         )
     }
 }
 
 impl Instance {
+    /// Whichever template it was updated to: one that a newer template has made outdated is still down.
     pub fn is_in_flight(&self) -> bool {
-        self.is_current && self.was_updated && !self.is_ready
+        self.was_updated && !self.is_ready
     }
 }

@@ -45,6 +45,7 @@ impl crate::decision::Rule for Rule {
         match self {
             Rule::Expectations { .. } => "WaitingForCache",
             Rule::ScaleDown { .. } => "ScaleDown",
+            Rule::ScaleUp { create, .. } if create.is_empty() => "CreationsSwitchedOff",
             Rule::ScaleUp { .. } => "ScaleUp",
             Rule::Update { .. } if before == after => "WaitingForReady",
             Rule::Update { .. } => "RollingUpdate",
@@ -62,12 +63,15 @@ impl crate::decision::Rule for Rule {
             Rule::ScaleDown { active, replicas, delete } => {
                 write!(out, "{active} instances, {replicas} wanted: the newest {} go", delete.len())
             }
+            Rule::ScaleUp { active, replicas, create } if create.is_empty() => {
+                write!(out, "{active} instances, {replicas} wanted, but maxCreations is 0: none is created")
+            }
             Rule::ScaleUp { active, replicas, create } => {
                 write!(out, "{active} instances, {replicas} wanted: {} more", create.len())
             }
             Rule::Update { outdated, in_flight, max_concurrent_updated, update } => write!(
                 out,
-                "{outdated} outdated, {in_flight} of at most {max_concurrent_updated} being updated: {} more, oldest first",
+                "{outdated} outdated, {in_flight} of at most {max_concurrent_updated} not ready after an update: updates {} now",
                 update.len()
             ),
             Rule::Settled { replicas } => write!(out, "{replicas} instances, all with the newest template"),

@@ -1,7 +1,8 @@
 use super::model::{InstanceOrd, Problem, Solution};
 
 /// Scale down, then up, then update. A template that changes in the middle of a rollout makes those in flight outdated
-/// again, so a fix reaches the broken ones, which are the oldest, first.
+/// again: they are down anyway, so a fix reaches them first and takes no new slot, and the others wait for the slots
+/// that those in flight leave.
 pub fn solve(problem: &Problem) -> Solution {
     let n = problem.instances.len();
     let mut solution = Solution {
@@ -10,14 +11,11 @@ pub fn solve(problem: &Problem) -> Solution {
         update: Vec::new(),
     };
     let slots = problem.max_concurrent_updated.saturating_sub(problem.in_flight_after(&solution));
-    solution.update = problem
-        .survivors(&solution)
-        .iter()
-        .enumerate()
-        .filter(|(_, one)| !one.is_current)
-        .map(|(idx, _)| InstanceOrd(idx))
-        .take(slots)
-        .collect();
+    let outdated = problem.survivors(&solution).iter().enumerate().filter(|(_, one)| !one.is_current);
+    let (down, up): (Vec<_>, Vec<_>) = outdated.partition(|(_, one)| one.is_in_flight());
+    let update = down.into_iter().chain(up.into_iter().take(slots));
+    let update = update.map(|(idx, _)| InstanceOrd(idx)).collect();
+    solution.update = update;
     debug_assert_eq!(problem.check(&solution), Ok(()));
     solution
 }

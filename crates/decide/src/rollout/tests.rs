@@ -61,6 +61,9 @@ fn scaling() {
     // What is going away is replaced at once and never counted.
     check(&spec(2, 1), "a b:t", &expect!["ScaleUp: create 1"]);
     check(&spec(5000, 1), "", &expect!["ScaleUp: create 500"]);
+    let frozen = Spec { max_creations: 0, ..spec(3, 1) };
+    check(&frozen, "a b", &expect!["CreationsSwitchedOff: nothing"]);
+    check(&frozen, "a b c", &expect!["Settled: nothing"]);
 }
 
 #[test]
@@ -74,8 +77,12 @@ fn updating() {
     check(&spec(3, 1), "a:us b:o c:o", &expect!["WaitingForReady: nothing"]);
     // New instances that are still starting take no slot.
     check(&spec(3, 1), "a:o b:n c:n", &expect!["RollingUpdate: update a"]);
-    // A fix for a broken rollout reaches the broken one, the oldest, first.
+    // A fix for a broken rollout reaches the broken one first, and takes no other down with it.
     check(&spec(3, 1), "a:oun b:o c:o", &expect!["RollingUpdate: update a"]);
+    check(&spec(4, 2), "a:o b:oun c:oun d:o", &expect!["RollingUpdate: update b c"]);
+    check(&spec(4, 2), "a:oun b:un c:o d:o", &expect!["RollingUpdate: update a"]);
+    check(&spec(4, 3), "a:oun b:un c:o d:o", &expect!["RollingUpdate: update a c"]);
+    check(&spec(4, 1), "a:oun b:oun c:o d:o", &expect!["RollingUpdate: update a b"]);
     // Scale-down comes before updates, and what it takes is not updated.
     check(&spec(1, 5), "a:o b:o c:o", &expect!["RollingUpdate: delete c b, update a"]);
     check(&spec(4, 1), "a:o b:o c:o", &expect!["RollingUpdate: create 1, update a"]);
@@ -85,9 +92,9 @@ fn updating() {
 fn one_pass_explained() {
     let decision = plan(at(100), &spec(2, 1), &fleet("a:o b:o c:o"), &Memory::default(), 7);
     expect![[r#"
-        nothing -> delete c, update a  RollingUpdate: 2 outdated, 0 of at most 1 being updated: 1 more, oldest first
+        nothing -> delete c, update a  RollingUpdate: 2 outdated, 0 of at most 1 not ready after an update: updates 1 now
           scaleDown  nothing -> delete c             3 instances, 2 wanted: the newest 1 go
-          update     delete c -> delete c, update a  2 outdated, 0 of at most 1 being updated: 1 more, oldest first
+          update     delete c -> delete c, update a  2 outdated, 0 of at most 1 not ready after an update: updates 1 now
           look again at 2027-01-15T08:06:40Z"#]]
     .assert_eq(&decision.explain().to_string());
 }
@@ -146,7 +153,7 @@ fn by_name() {
     expect![[r#"
         nothing -> create 1  ScaleUp: 2 instances, 3 wanted: 1 more
           scaleUp  nothing -> create 1   2 instances, 3 wanted: 1 more
-          update   create 1 -> create 1  1 outdated, 1 of at most 1 being updated: 0 more, oldest first
+          update   create 1 -> create 1  1 outdated, 1 of at most 1 not ready after an update: updates 0 now
           look again at 2027-01-15T08:05:00Z"#]]
     .assert_eq(&outcome.explanation);
     let mut wrong = input.clone();
@@ -210,6 +217,37 @@ proptest! {
         prop_assert!(!second.changes() || !first.changes(), "the same input again asks for nothing more");
     }
 
+    /// However often the template changes in the middle, no more than the limit are down because of updates.
+    #[test]
+    fn a_template_that_keeps_changing_never_takes_down_more_than_the_limit(
+        n in 1..10u32,
+        limit in 1..4u32,
+        templates in prop::collection::vec(any::<bool>(), 1..40),
+        ready in prop::collection::vec(any::<prop::sample::Index>(), 40),
+    ) {
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i"];
+        let mut observed = fleet(&names[..n.min(9) as usize].join(" "));
+        let mut revision = 0;
+        let mut memory = Memory::default();
+        for (round, changes) in templates.into_iter().enumerate() {
+            revision += i32::from(changes);
+            let spec = Spec { revision: revision.to_string(), ..spec(observed.instances.len() as u32, limit) };
+            let decision = plan(at(100 + round as i64), &spec, &observed, &memory, 1);
+            memory = decision.memory;
+            for one in &mut observed.instances {
+                if decision.desired.update.iter().any(|target| target.uid == one.uid) {
+                    one.revision = Some(spec.revision.clone());
+                    (one.updated, one.generation) = (true, one.generation + 1);
+                }
+            }
+            let down = observed.instances.iter().filter(|one| one.updated && !one.is_ready()).count();
+            prop_assert!(down <= limit as usize, "{down} are down in round {round}");
+            if let Some(one) = observed.instances.iter_mut().filter(|one| !one.is_ready()).nth(ready[round].index(3)) {
+                one.ready = Some(Ready { status: true, observed_generation: one.generation });
+            }
+        }
+    }
+
     /// Applies plans to a model of the cluster until it rests: the rollout must end, with the right number, the newest template,
     /// and never more updated instances unready than allowed.
     #[test]
@@ -222,7 +260,9 @@ proptest! {
         let mut observed = Observed { instances };
         let mut names = BTreeSet::new();
         observed.instances.retain(|one| names.insert(one.name.clone()) && !one.terminating);
-        let started_in_flight = observed.instances.iter().filter(|one| one.model("new").is_in_flight()).count();
+        let in_flight_of =
+            |observed: &Observed| observed.instances.iter().filter(|one| one.model("new").is_in_flight()).count();
+        let started_in_flight = in_flight_of(&observed);
         let mut memory = Memory::default();
         for round in 0..200i64 {
             let decision = plan(at(10 + round), &spec, &observed, &memory, round as u64);
@@ -243,7 +283,7 @@ proptest! {
                     (one.revision, one.updated, one.generation) = (Some("new".to_owned()), true, one.generation + 1);
                 }
             }
-            let in_flight = observed.instances.iter().filter(|one| one.model("new").is_in_flight()).count();
+            let in_flight = in_flight_of(&observed);
             prop_assert!(in_flight <= started_in_flight.max(limit as usize));
             // One instance a round becomes ready, the last one first.
             if let Some(one) = observed.instances.iter_mut().rev().find(|one| !one.is_ready()) {

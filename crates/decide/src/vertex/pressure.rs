@@ -6,6 +6,9 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Observed, Pressure, Spec, older_than};
+use crate::window::before;
+
 /// An edge of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -47,7 +50,7 @@ pub struct Downstream {
 /// Everything that `vertex` feeds through edges that hold back, nearest first.
 ///
 /// A vertex fed both directly and over others counts as direct; one reached only over a discarding edge at its end does not
-/// count, but what lies behind it does.
+/// count, but what lies behind it does. A vertex reached again through a cycle is not its own downstream.
 pub fn downstream(vertex: &str, edges: &[Edge], buffers: &HashMap<&str, Vec<Buffer>>) -> Vec<Downstream> {
     let mut seen = vec![vertex];
     let mut found: Vec<Downstream> = Vec::new();
@@ -55,7 +58,7 @@ pub fn downstream(vertex: &str, edges: &[Edge], buffers: &HashMap<&str, Vec<Buff
     while let Some(&from) = seen.get(next) {
         next += 1;
         for edge in edges.iter().filter(|edge| edge.from == from) {
-            let known = found.iter().any(|known| *known.vertex == *edge.to);
+            let known = edge.to == vertex || found.iter().any(|known| *known.vertex == *edge.to);
             if edge.on_full == OnFull::RetryUntilSuccess && !known {
                 found.push(Downstream {
                     vertex: edge.to.as_str().into(),
@@ -78,19 +81,62 @@ pub(super) fn strongest(
     threshold: f64,
     oldest: Timestamp,
 ) -> Option<(&Downstream, &Buffer)> {
-    let share = |buffer: &Buffer| match buffer.pending {
-        Some(pending) if buffer.usable > 0 => pending.max(0) as f64 / buffer.usable as f64,
-        _ => 0.0,
-    };
     let full = all
         .iter()
         .flat_map(|vertex| vertex.buffers.iter().map(move |buffer| (vertex, buffer)))
-        .filter(|(_, buffer)| {
-            buffer.at.is_none_or(|at| at >= oldest) && buffer.pending.is_some() && share(buffer) >= threshold
-        });
+        .filter(|(_, buffer)| buffer.at.is_none_or(|at| at >= oldest) && buffer.presses(threshold));
     full.max_by(|(vertex, buffer), (other, other_buffer)| {
         let by_name = || other.vertex.cmp(&vertex.vertex);
-        let by_share = || share(buffer).total_cmp(&share(other_buffer));
+        let by_share = || buffer.share().total_cmp(&other_buffer.share());
         vertex.direct.cmp(&other.direct).then_with(by_share).then_with(by_name)
     })
+}
+
+/// When time alone changes what back pressure makes of a vertex that would grow: a reading gets too old to count, its own
+/// or one of the buffers further down, or the cooldown ends with no buffer left that presses.
+pub(super) fn changes(
+    pressure: &Pressure,
+    spec: &Spec,
+    observed: &Observed,
+    now: Timestamp,
+    up_until: Option<Timestamp>,
+) -> Option<Timestamp> {
+    let (threshold, lookback) = (spec.back_pressure_threshold, spec.scale.lookback_seconds());
+    let unknown_from = observed
+        .partitions
+        .iter()
+        .filter_map(|partition| partition.at)
+        .map(|at| older_than(at, lookback))
+        .min();
+    let desired = |at: Timestamp| {
+        if unknown_from.is_some_and(|unknown| at >= unknown) {
+            return Some(pressure.current);
+        }
+        match strongest(&observed.downstream, threshold, before(at, lookback)) {
+            Some((vertex, _)) => Some(Pressure { direct: vertex.direct, ..pressure.clone() }.apply()),
+            None if up_until.is_some_and(|until| until > at) => Some(pressure.current),
+            // It grows.
+            None => None,
+        }
+    };
+    let buffers = observed.downstream.iter().flat_map(|vertex| &vertex.buffers);
+    let ageing = buffers.filter(|buffer| buffer.presses(threshold)).filter_map(|buffer| buffer.at);
+    let mut moments: Vec<Timestamp> =
+        ageing.map(|at| older_than(at, lookback)).chain(up_until).chain(unknown_from).collect();
+    moments.sort();
+    let before_then = desired(now);
+    moments.into_iter().find(|at| *at > now && desired(*at) != before_then)
+}
+
+impl Buffer {
+    fn share(&self) -> f64 {
+        match self.pending {
+            Some(pending) if self.usable > 0 => pending.max(0) as f64 / self.usable as f64,
+            _ => 0.0,
+        }
+    }
+
+    fn presses(&self, threshold: f64) -> bool {
+        self.pending.is_some() && self.share() >= threshold
+    }
 }

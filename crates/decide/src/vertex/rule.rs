@@ -4,6 +4,7 @@ use std::{cmp::Ordering, fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
+use super::floor::{Careful, Floor, Recent};
 use crate::{
     decision::{Role, Weight},
     window::Cooldown,
@@ -14,6 +15,8 @@ use crate::{
 pub enum Rule {
     /// What one partition asks for.
     Partition(Reading),
+    /// What one partition can use.
+    Cap(Cap),
     /// The partition that asks for the most.
     Highest {
         proposed: i32,
@@ -21,6 +24,12 @@ pub enum Rule {
     },
     /// Nothing waits and nothing moves.
     Quiet,
+    /// What arrives needs so many.
+    Floor(Floor),
+    /// So many were asked for lately.
+    Recent(Recent),
+    /// What is needed is not known.
+    Careful(Careful),
     Hold {
         current: i32,
         because: Because,
@@ -95,6 +104,16 @@ pub enum Because {
     UnknownPending { partition: Arc<str> },
     UnknownRate { partition: Arc<str> },
     NoPartitions,
+    Stuck { pending: i64, ready: i32, seconds: i64 },
+}
+
+/// Never none while there is traffic, never more pods than messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cap {
+    pub partition: Arc<str>,
+    pub wanted: i32,
+    pub pending: i64,
 }
 
 /// A full buffer further down.
@@ -108,15 +127,16 @@ pub struct Pressure {
     pub vertex: Arc<str>,
     pub pending: i64,
     pub usable: i64,
+    /// What arrives needs so many; none as long as that is not known.
+    pub needed: Option<i32>,
 }
 
 impl Reading {
-    /// Never none while there is traffic, never more pods than messages.
     fn proposal(&self, current: i32) -> i32 {
         let ready = f64::from(self.ready);
         let wanted = match self.model {
             // Pending messages and no progress say that this is not the time to shrink, but not how many would help.
-            Model::ProcessingTime { .. } if self.rate <= 0.0 && self.pending > 0 => return current.max(1),
+            Model::ProcessingTime { .. } if self.is_still() => return current.max(1),
             Model::ProcessingTime { target_seconds } => {
                 self.pending as f64 / self.rate.max(f64::MIN_POSITIVE) / target_seconds as f64 * ready
             }
@@ -129,19 +149,36 @@ impl Reading {
             }
         };
         // A float cast saturates; rounding is half away from zero.
-        let replicas = i64::from(wanted.round() as i32);
-        i32::try_from(replicas.min(self.pending).max(1)).unwrap_or(i32::MAX)
+        wanted.round() as i32
     }
 
-    fn words(&self, after: i32, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn is_still(&self) -> bool {
+        self.rate <= 0.0 && self.pending > 0
+    }
+
+    /// Whether a formula gave the proposal, and not a formula's end of sense.
+    pub(super) fn is_computed(&self) -> bool {
+        match self.model {
+            Model::ProcessingTime { .. } => !self.is_still(),
+            Model::BufferAvailability { usable, .. } => self.pending < usable,
+        }
+    }
+
+    fn words(&self, before: i32, after: i32, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Reading { partition, pending, rate, ready, .. } = self;
         write!(out, "{partition}: {pending} pending, ")?;
         match self.model {
+            Model::ProcessingTime { .. } if self.is_still() => {
+                return write!(out, "nothing processed with {ready} ready: as many as now");
+            }
             Model::ProcessingTime { target_seconds } => {
                 write!(out, "{rate}/s with {ready} ready, to be done in {target_seconds} s")?;
             }
-            Model::BufferAvailability { usable, .. } if *pending >= usable => {
-                write!(out, "the {usable} usable places are full")?;
+            Model::BufferAvailability { usable, step, .. } if *pending >= usable => {
+                return write!(
+                    out,
+                    "the {usable} usable places are full: wants {step} more than {before}, {after}"
+                );
             }
             Model::BufferAvailability { usable, target, .. } => {
                 write!(
@@ -155,14 +192,35 @@ impl Reading {
     }
 }
 
+impl Cap {
+    pub(super) fn allowed(&self) -> i32 {
+        i32::try_from(i64::from(self.wanted).min(self.pending).max(1)).unwrap_or(i32::MAX)
+    }
+}
+
+impl Pressure {
+    pub(super) fn apply(&self) -> i32 {
+        let Pressure { current, min, needed, .. } = *self;
+        match (self.direct, needed) {
+            // One fewer now is one to be added as soon as there is room.
+            (true, Some(_)) | (false, _) => current,
+            (true, None) => current.saturating_sub(1).max(min).max(1).min(current),
+        }
+    }
+}
+
 impl crate::Rule for Rule {
     type Value = i32;
 
     fn name(&self) -> &'static str {
         match self {
             Rule::Partition(_) => "partition",
+            Rule::Cap(_) => "cap",
             Rule::Highest { .. } => "highest",
             Rule::Quiet => "quiet",
+            Rule::Floor(_) => "floor",
+            Rule::Recent(_) => "recent",
+            Rule::Careful(_) => "careful",
             Rule::Hold { .. } => "hold",
             Rule::Wake { .. } => "wake",
             Rule::Peek { .. } => "peek",
@@ -177,7 +235,7 @@ impl crate::Rule for Rule {
 
     fn role(&self) -> Role {
         match self {
-            Rule::Partition(_) => Role::Proposal,
+            Rule::Partition(_) | Rule::Cap(_) => Role::Proposal,
             _ => Role::Link,
         }
     }
@@ -186,16 +244,17 @@ impl crate::Rule for Rule {
         let before = *before;
         match self {
             Rule::Partition(reading) => reading.proposal(before),
+            Rule::Cap(cap) => cap.allowed(),
             Rule::Highest { proposed, .. } => *proposed,
             Rule::Quiet => 0,
+            Rule::Floor(floor) => floor.apply(before),
+            Rule::Recent(recent) => recent.apply(before),
+            Rule::Careful(careful) => careful.apply(before),
             Rule::Hold { current, .. } => *current,
             Rule::Wake { min, .. } | Rule::Peek { min, .. } => (*min).max(1),
             Rule::RateLimited { current, .. } => before.min(*current),
             Rule::OutOfBounds { min, max } | Rule::Bounds { min, max, .. } => before.max(*min).min(*max),
-            Rule::BackPressure(Pressure { current, min, direct, .. }) => match direct {
-                true => current.saturating_sub(1).max(*min).max(1).min(*current),
-                false => *current,
-            },
+            Rule::BackPressure(pressure) => pressure.apply(),
             Rule::Step { current, up, down } => {
                 before.max(current.saturating_sub(*down)).min(current.saturating_add(*up))
             }
@@ -213,12 +272,16 @@ impl crate::Rule for Rule {
     fn code(&self, before: &i32, after: &i32) -> &'static str {
         match self {
             Rule::Partition(_) => "PartitionProposal",
+            Rule::Cap(_) => "PartitionCap",
             Rule::Highest { .. } => match after.cmp(before) {
                 Ordering::Greater => "TooSlow",
                 Ordering::Less => "MoreThanNeeded",
                 Ordering::Equal => "OnTarget",
             },
             Rule::Quiet => "Quiet",
+            Rule::Floor(_) => "CapacityFloor",
+            Rule::Recent(_) => "NeededLately",
+            Rule::Careful(_) => "CapacityUnknown",
             Rule::Hold { because, .. } => because.code(),
             Rule::Wake { .. } => "WakeUp",
             Rule::Peek { .. } => "Peek",
@@ -237,9 +300,18 @@ impl crate::Rule for Rule {
 
     fn words(&self, before: &i32, after: &i32, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Rule::Partition(reading) => reading.words(*after, out),
+            Rule::Partition(reading) => reading.words(*before, *after, out),
+            Rule::Cap(Cap { partition, wanted, pending }) => match after.cmp(wanted) {
+                Ordering::Less => {
+                    write!(out, "{partition}: no more pods than the {pending} messages, not {wanted}")
+                }
+                _ => write!(out, "{partition}: one at least while there is traffic"),
+            },
             Rule::Highest { proposed, partition } => write!(out, "{partition} asks for {proposed}"),
             Rule::Quiet => out.write_str("nothing is pending and nothing is processed"),
+            Rule::Floor(floor) => floor.words(out),
+            Rule::Recent(recent) => recent.words(*before, out),
+            Rule::Careful(careful) => careful.words(*before, out),
             Rule::Hold { because, .. } => write!(out, "{because}"),
             Rule::Wake { pending, .. } => write!(out, "{pending} messages wait"),
             Rule::Peek { slept_seconds, .. } => write!(out, "asleep for {slept_seconds} s: look for work"),
@@ -257,13 +329,13 @@ impl crate::Rule for Rule {
                     _ => Ok(()),
                 }
             }
-            Rule::BackPressure(Pressure { direct, vertex, pending, usable, .. }) => {
+            Rule::BackPressure(Pressure { direct, vertex, pending, usable, needed, .. }) => {
                 write!(out, "{vertex} is full ({pending} of {usable}), so ")?;
-                out.write_str(if *direct {
-                    "one fewer feeds it"
-                } else {
-                    "more would only fill what lies between"
-                })
+                match (direct, needed) {
+                    (true, Some(needed)) => write!(out, "no more feed it; what arrives needs {needed}"),
+                    (true, None) => out.write_str("one fewer feeds it"),
+                    (false, _) => out.write_str("more would only fill what lies between"),
+                }
             }
             Rule::Step { up, down, .. } => match after.cmp(before) {
                 Ordering::Less => write!(out, "up by at most {up} at a time, so not yet {before}"),
@@ -290,6 +362,7 @@ impl Because {
             Because::UnknownPending { .. } => "UnknownPending",
             Because::UnknownRate { .. } => "UnknownRate",
             Because::NoPartitions => "NoPartitions",
+            Because::Stuck { .. } => "Stuck",
         }
     }
 }
@@ -315,6 +388,9 @@ impl fmt::Display for Because {
                 write!(f, "it is not known how fast {partition} is processed")
             }
             Because::NoPartitions => f.write_str("there are no figures at all"),
+            Because::Stuck { pending, ready, seconds } => {
+                write!(f, "{pending} pending, {ready} ready, and nothing processed for {seconds} s")
+            }
         }
     }
 }

@@ -13,6 +13,19 @@ pub struct Spec {
     pub limits: Limits,
     /// Share of the usable buffer from which on a vertex pushes back, 0.9 by default.
     pub back_pressure_threshold: f64,
+    pub model: VertexModel,
+    /// Share of what a busy pod does that is aimed at, 0.85 by default.
+    pub target_saturation: f64,
+}
+
+/// Whether a vertex goes by the formulas alone; the annotation `ballast.dev/vertex-model`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum VertexModel {
+    /// Never fewer pods than what arrives needs, by what a busy pod has been seen to do.
+    #[default]
+    Learned,
+    /// The formulas alone.
+    Formula,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -133,6 +146,10 @@ impl Spec {
         let cron = self.scale.cron.as_ref()?;
         let edges = cron.schedules.iter().flat_map(|window| [&window.start, &window.end]);
         edges.map(|edge| edge.next(now, &cron.timezone)).fold(None, sooner)
+    }
+
+    pub(super) fn learns(&self) -> bool {
+        self.model == VertexModel::Learned
     }
 
     pub fn is_source(&self) -> bool {

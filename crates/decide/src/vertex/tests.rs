@@ -2,6 +2,8 @@
 //! unacknowledged); `scaled=10` is the last change, seconds after the start; `full=sink:36000` the next vertex's buffer of
 //! 50000, `behind=…` one after that.
 
+mod learned;
+
 use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
@@ -64,6 +66,7 @@ fn input(vertex: &VertexForm, row: &Row<'_>, memory: Memory) -> Input {
                 .filter(|(key, _)| *key == "p")
                 .map(|(_, text)| partition(text))
                 .collect(),
+            ..ObservedForm::default()
         },
         pipeline,
         memory,
@@ -111,7 +114,7 @@ fn a_source_works_off_what_is_pending_in_time() {
             t=3s replicas=5 ready=2 p=60000/10000 => 4 MoreThanNeeded: partition 0 asks for 4
             t=4s replicas=5 p=3/1 => 3 MoreThanNeeded: partition 0 asks for 3
             t=5s replicas=5 p=0/100 => 1 MoreThanNeeded: partition 0 asks for 1
-            t=6s replicas=5 p=100/0 => 5 OnTarget: partition 0 asks for 5
+            t=6s replicas=5 p=100/0 => 5 Stuck: 100 pending, 5 ready, and nothing processed for 120 s
             t=7s replicas=5 p=0/0 => 0 Quiet: nothing is pending and nothing is processed
             t=8s replicas=5 p=9223372036854775807/0.001 => 15 StepLimit: up by at most 10 at a time, so not yet 50
             t=9s replicas=5 p=?/100 => 5 UnknownPending: it is not known what is pending in partition 0

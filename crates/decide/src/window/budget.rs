@@ -43,6 +43,14 @@ pub enum Direction {
     Down,
 }
 
+/// What one direction is allowed within rolling periods.
+#[derive(Clone, Copy, Debug)]
+pub struct Rates<'a> {
+    pub direction: Direction,
+    pub select: Select,
+    pub policies: &'a [Policy],
+}
+
 /// The limit that policies and past changes set, as a step's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -70,6 +78,7 @@ pub struct Changes {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Change {
+    /// When it was decided.
     pub at: Timestamp,
     /// Positive for added, negative for removed replicas.
     pub by: i32,
@@ -89,19 +98,20 @@ impl Changes {
     /// Turns the pending change into an applied one as far as `current` shows it, and forgets what no policy can see.
     ///
     /// A write that failed leaves `current` where it was: nothing was applied, so no budget is used up.
-    pub fn settle(&mut self, now: Timestamp, current: i32, keep_seconds: i64) {
-        if let Some(pending) = self.pending.take() {
+    /// Gives the change that turns out to have been applied.
+    pub fn settle(&mut self, now: Timestamp, current: i32, keep_seconds: i64) -> Option<Change> {
+        let settled = self.pending.take().and_then(|pending| {
             let (low, high) = (pending.from.min(pending.to), pending.from.max(pending.to));
             let by = current.clamp(low, high).saturating_sub(pending.from);
-            if by != 0 {
-                self.applied.push(Change { at: pending.at.min(now), by });
-            }
-        }
+            (by != 0).then_some(Change { at: pending.at.min(now), by })
+        });
+        self.applied.extend(settled);
         let cutoff = before(now, keep_seconds);
         self.applied.retain_mut(|change| {
             change.at = change.at.min(now);
             change.at > cutoff
         });
+        settled
     }
 
     /// Notes what was decided; it counts only when the next observation shows it.
@@ -148,56 +158,104 @@ impl fmt::Display for Policy {
     }
 }
 
+// === impl Rates ===
+
+impl Rates<'_> {
+    /// The limit now. It never asks for a move the other way: with the budget overspent the count stays.
+    pub fn budget(&self, now: Timestamp, current: i32, changes: &Changes) -> Budget {
+        let spent = |policy: &Policy| changes.net(now, policy.period_seconds.into());
+        let chosen = self.furthest(current, spent);
+        let (limit, policy, spent) =
+            chosen.map_or((current, None, 0), |(limit, policy, spent)| (limit, Some(policy), spent));
+        Budget { direction: self.direction, limit: self.onward(current, limit), policy, spent }
+    }
+
+    /// The first moment at which time alone allows more, once `decided` is applied: some policy's period lets go of a
+    /// change, and that moves the limit that all policies make together.
+    pub fn released(
+        &self,
+        now: Timestamp,
+        current: i32,
+        decided: i32,
+        changes: &Changes,
+    ) -> Option<Timestamp> {
+        let mut applied: Vec<Change> =
+            changes.applied.iter().map(|change| Change { at: change.at.min(now), ..*change }).collect();
+        if decided != current {
+            applied.push(Change { at: now, by: decided.saturating_sub(current) });
+        }
+        applied.sort_by_key(|change| change.at);
+        let later_net = suffix_sums(&applied);
+        // Without a period the next decision may go on; it should still not be the same moment's.
+        let period = |policy: &Policy| i64::from(policy.period_seconds).max(1);
+        let leaves = |policy: &Policy| {
+            let seconds = period(policy);
+            applied.iter().map(move |change| after(change.at, seconds)).filter(|at| *at > now)
+        };
+        let mut moments: Vec<Timestamp> = self.policies.iter().flat_map(leaves).collect();
+        if self.policies.iter().any(|policy| policy.period_seconds <= 0) {
+            moments.push(after(now, 1));
+        }
+        moments.sort_unstable();
+        moments.dedup();
+        moments.into_iter().find(|at| {
+            let net = |policy: &Policy| {
+                let cutoff = before(*at, policy.period_seconds.into());
+                later_net[applied.partition_point(|change| change.at <= cutoff)]
+            };
+            let limit = self.furthest(decided, net).map_or(decided, |(limit, ..)| limit);
+            self.onward(decided, limit) != decided
+        })
+    }
+
+    /// The limit of the policy that counts, that policy, and what its period has seen.
+    fn furthest(&self, current: i32, net: impl Fn(&Policy) -> i32) -> Option<(i32, Policy, i32)> {
+        if self.select == Select::Disabled {
+            return None;
+        }
+        let mut chosen: Option<(i32, Policy, i32)> = None;
+        for policy in self.policies {
+            let spent = net(policy);
+            let limit = policy.limit(self.direction, current.saturating_sub(spent));
+            let further = match (&chosen, self.direction) {
+                (None, _) => true,
+                (Some((best, ..)), Direction::Up) => (limit > *best) == (self.select == Select::Max),
+                (Some((best, ..)), Direction::Down) => (limit < *best) == (self.select == Select::Max),
+            };
+            if further {
+                chosen = Some((limit, *policy, spent));
+            }
+        }
+        chosen
+    }
+
+    fn onward(&self, current: i32, limit: i32) -> i32 {
+        match self.direction {
+            Direction::Up => limit.max(current),
+            Direction::Down => limit.min(current),
+        }
+    }
+}
+
+/// At `idx` the sum of all changes from there on, held within 32 bits; one more entry than changes.
+fn suffix_sums(changes: &[Change]) -> Vec<i32> {
+    let mut sums = vec![0i32; changes.len() + 1];
+    let mut sum = 0i64;
+    for idx in (0..changes.len()).rev() {
+        sum = sum.saturating_add(changes[idx].by.into());
+        sums[idx] = sum.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+    }
+    sums
+}
+
 // === impl Budget ===
 
 impl Budget {
-    /// The limit for one direction. A limit never asks for a move the other way: with the budget overspent the count stays.
-    pub fn new(
-        now: Timestamp,
-        current: i32,
-        direction: Direction,
-        policies: &[Policy],
-        select: Select,
-        changes: &Changes,
-    ) -> Self {
-        let mut chosen: Option<(i32, Policy, i32)> = None;
-        if select != Select::Disabled {
-            for policy in policies {
-                let spent = changes.net(now, policy.period_seconds.into());
-                let limit = policy.limit(direction, current.saturating_sub(spent));
-                let further = match (&chosen, direction) {
-                    (None, _) => true,
-                    (Some((best, ..)), Direction::Up) => (limit > *best) == (select == Select::Max),
-                    (Some((best, ..)), Direction::Down) => (limit < *best) == (select == Select::Max),
-                };
-                if further {
-                    chosen = Some((limit, *policy, spent));
-                }
-            }
-        }
-        let (limit, policy, spent) =
-            chosen.map_or((current, None, 0), |(limit, policy, spent)| (limit, Some(policy), spent));
-        let limit = match direction {
-            Direction::Up => limit.max(current),
-            Direction::Down => limit.min(current),
-        };
-        Budget { direction, limit, policy, spent }
-    }
-
     pub fn apply(&self, before: i32) -> i32 {
         match self.direction {
             Direction::Up => before.min(self.limit),
             Direction::Down => before.max(self.limit),
         }
-    }
-
-    /// When more will be allowed, for a decision that this budget held back: the oldest change leaves the period, or,
-    /// with none in it yet, the change decided now does.
-    pub fn released(&self, now: Timestamp, changes: &Changes) -> Option<Timestamp> {
-        // Without a period the next decision may go on; it should still not be the same moment's.
-        let seconds = i64::from(self.policy?.period_seconds).max(1);
-        let oldest = changes.within(now, seconds).map(|change| change.at.min(now)).min();
-        Some(after(oldest.unwrap_or(now), seconds))
     }
 
     pub fn code(&self, before: i32, after: i32) -> &'static str {

@@ -2,8 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use api::slimfaas::Attempts;
+use api::slimfaas::{Attempts, Settings};
 use http::{HeaderValue, Request, header};
+use http_body::Body as _;
 use http_body_util::{BodyExt, Limited};
 use store::{Place, Settle, Taken};
 use tokio::time::Instant;
@@ -13,6 +14,7 @@ use super::{
     callback::Waiting,
     conclude::{Work, conclude},
     judge::{Answer, Outcome, is_last},
+    memory::Room,
     places::PodPlace,
     record::Head,
 };
@@ -42,6 +44,7 @@ pub(crate) async fn attempt(
     gateway: Gateway,
     upstream: Arc<Upstream>,
     taken: Taken,
+    mut room: Room,
     place: PodPlace,
     leased: Instant,
 ) {
@@ -57,7 +60,7 @@ pub(crate) async fn attempt(
     let waiting = gateway.callbacks().wait(&work.function, &work.id);
     let ended = gateway.ending().ended().clone();
     let reply = tokio::select! {
-        reply = call(&gateway, &place, rules, taken) => reply,
+        reply = call(&gateway, &place, &settings, taken, &mut room) => reply,
         () = keep(&gateway, &work, leased) => {
             tracing::debug!(function = %work.function, id = work.id, "an asynchronous call is in other hands");
             return;
@@ -76,7 +79,7 @@ pub(crate) async fn attempt(
     if let Some(outcome) = outcome {
         write_down(&gateway, &work, rules, &outcome).await;
     }
-    drop(place);
+    drop((place, room));
 }
 
 /// The function works on, whatever becomes of this node: the call is leased until it had its time. None if somebody
@@ -152,12 +155,23 @@ async fn write_down(gateway: &Gateway, work: &Work, rules: &Attempts, outcome: &
     }
 }
 
-async fn call(gateway: &Gateway, place: &PodPlace, rules: &Attempts, taken: Taken) -> Reply {
+/// The room that the call took is then its answer's.
+async fn call(
+    gateway: &Gateway,
+    place: &PodPlace,
+    settings: &Settings,
+    taken: Taken,
+    room: &mut Room,
+) -> Reply {
+    let rules = &settings.asynchronous;
     let until = deadline(Instant::now(), rules.timeout);
-    let Some(request) = request(place, rules, taken) else {
-        return Reply::Outcome(Outcome::NotSent("the stored call cannot be read".to_owned()));
-    };
-    match tokio::time::timeout_at(until, send(gateway, place, request)).await {
+    let Ok(head) = serde_json::from_slice::<Head>(&taken.head) else { return unreadable() };
+    if !head.is_allowed(settings) {
+        let why = "it is private by now, and the caller may not call what is private";
+        return Reply::Outcome(Outcome::NotAllowed(why.to_owned()));
+    }
+    let Some(request) = request(place, rules, head, taken) else { return unreadable() };
+    match tokio::time::timeout_at(until, send(gateway, place, request, room)).await {
         Ok(Ok(answer)) if answer.status == 202 => Reply::Later { until },
         Ok(Ok(answer)) => Reply::Outcome(Outcome::Answered(answer)),
         Ok(Err(outcome)) => Reply::Outcome(outcome),
@@ -165,8 +179,12 @@ async fn call(gateway: &Gateway, place: &PodPlace, rules: &Attempts, taken: Take
     }
 }
 
-fn request(place: &PodPlace, rules: &Attempts, taken: Taken) -> Option<Request<Outgoing>> {
-    let (method, uri, headers) = serde_json::from_slice::<Head>(&taken.head).ok()?.into_request()?;
+fn unreadable() -> Reply {
+    Reply::Outcome(Outcome::NotSent("the stored call cannot be read".to_owned()))
+}
+
+fn request(place: &PodPlace, rules: &Attempts, head: Head, taken: Taken) -> Option<Request<Outgoing>> {
+    let (method, uri, headers) = head.into_request()?;
     let mut request = Request::new(Outgoing::Whole(taken.body));
     *request.method_mut() = method;
     *request.uri_mut() = uri;
@@ -180,7 +198,12 @@ fn request(place: &PodPlace, rules: &Attempts, taken: Taken) -> Option<Request<O
     Some(request)
 }
 
-async fn send(gateway: &Gateway, place: &PodPlace, request: Request<Outgoing>) -> Result<Answer, Outcome> {
+async fn send(
+    gateway: &Gateway,
+    place: &PodPlace,
+    request: Request<Outgoing>,
+    room: &mut Room,
+) -> Result<Answer, Outcome> {
     let counted = place.pod.take();
     let exchange =
         place.pod.send(Box::new(request), gateway.options().connect_timeout, &mut false).await.map_err(
@@ -192,6 +215,9 @@ async fn send(gateway: &Gateway, place: &PodPlace, request: Request<Outgoing>) -
     let response = exchange.into_response(counted, gateway.options().body_idle_timeout);
     let (mut head, body) = response.into_parts();
     forward::remove_hop_by_hop(&mut head.headers);
+    let length = body.size_hint().upper().map_or(ANSWER, |length| length.min(ANSWER as u64) as usize);
+    *room = Room::default();
+    *room = gateway.async_memory().room(length).await;
     let body = match Limited::new(body, ANSWER).collect().await {
         Ok(body) => Some(body.to_bytes()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => None,

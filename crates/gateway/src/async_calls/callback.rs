@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use api::slimfaas::{Settings, Visibility};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use store::{Expect, Place};
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 
 use super::{
     conclude::{Work, conclude},
+    dead,
     judge::{Answer, Outcome},
     refused_by_store,
 };
@@ -37,9 +39,18 @@ pub(crate) struct Waiting {
     settled: Arc<Notify>,
 }
 
-/// `success` in whichever case counts as status 200, anything else as 500.
-pub(crate) async fn callback(gateway: &Gateway, name: &str, id: &str, status: &str) -> Response<Body> {
+/// `success` in whichever case counts as status 200, anything else as 500. Whoever may not make a call cannot end it
+/// either: `may_call` is asked for the path that was called.
+pub(crate) async fn callback(
+    gateway: &Gateway,
+    name: &str,
+    id: &str,
+    status: &str,
+    may_call: impl Fn(&Settings, &str) -> bool,
+) -> Response<Body> {
     let Some(upstream) = gateway.table().get(name) else { return gateway.no_function(name) };
+    let state = upstream.state();
+    let settings = &state.function.settings;
     let unknown = || Refusal::NotFound.reply(format_args!("{name} has no call {id} to call back for"));
     let (attempt, ticket) = match gateway.store().find(name, id).await {
         Ok(Some(Place::InFlight { attempt, ticket })) => (attempt, ticket),
@@ -50,11 +61,18 @@ pub(crate) async fn callback(gateway: &Gateway, name: &str, id: &str, status: &s
         Ok(None) => return unknown(),
         Err(error) => return refused_by_store(&error),
     };
+    let is_open = settings.visibility == Visibility::Public && settings.path_visibility.is_empty();
+    if !is_open {
+        match gateway.store().head(name, id).await {
+            Ok(Some(head)) if may_call(settings, &dead::path(&head)) => {}
+            Ok(_) => return unknown(),
+            Err(error) => return refused_by_store(&error),
+        }
+    }
     let status = if status.eq_ignore_ascii_case("success") { 200 } else { 500 };
     let answer = Answer { status, headers: HeaderMap::new(), body: Some(Bytes::new()) };
     let work = Work { function: upstream.name.clone(), id: id.to_owned(), attempt, ticket };
-    let rules = &upstream.state().function.settings.asynchronous;
-    match conclude(gateway, &work, rules, &Outcome::Answered(answer)).await {
+    match conclude(gateway, &work, &settings.asynchronous, &Outcome::Answered(answer)).await {
         Ok(_) => {}
         Err(store::Error::Conflict { .. }) => return unknown(),
         Err(error) => return refused_by_store(&error),

@@ -54,6 +54,7 @@ async fn keep_result(
     let (status, (headers, body)) = match outcome {
         Outcome::Answered(Answer { status, headers, body }) => (*status, (headers.clone(), body.clone())),
         Outcome::Broken(_) | Outcome::NotSent(_) => (500, none()),
+        Outcome::NotAllowed(_) => (404, none()),
         Outcome::TimedOut => (504, none()),
     };
     let mut finished = Finished {

@@ -1,45 +1,68 @@
 //! Calls that were given up: listed, shown, tried again, deleted.
 
-use http::{Method, Response, StatusCode, Uri};
+use http::{HeaderName, Method, Response, StatusCode, Uri};
 use serde_json::{Value, json};
+use store::{Dead, DeadPage, Page, Place};
 
 use super::{record::Head, refused_by_store};
 use crate::{
     body::Body,
-    gateway::Gateway,
+    gateway::{Gateway, visibility},
+    operators::Viewer,
     reply::{self, Refusal},
     upstream::Upstream,
 };
 
+/// What is asked of the dead letters of a function.
+pub(crate) struct Asked<'a> {
+    pub method: &'a Method,
+    pub id: Option<&'a str>,
+    pub replay: bool,
+    pub query: Option<&'a str>,
+}
+
+/// Letters of a page, unless fewer are asked for.
+const PAGE: usize = 100;
+const LARGEST_PAGE: usize = 1000;
+/// Names the next page, in an answer and as a parameter of the next request.
+const CONTINUE: HeaderName = HeaderName::from_static("ballast-continue");
+
 pub(crate) async fn dead(
     gateway: &Gateway,
-    method: &Method,
-    name: &str,
-    id: Option<&str>,
-    replay: bool,
-    may_call: impl Fn(&Upstream, &str) -> bool,
+    upstream: &Upstream,
+    viewer: Viewer,
+    asked: Asked<'_>,
 ) -> Response<Body> {
-    let Some(upstream) = gateway.table().get(name) else { return gateway.no_function(name) };
-    let mut dead = match gateway.store().dead(name).await {
-        Ok(dead) => dead,
+    let (name, state) = (&*upstream.name, upstream.state());
+    let snapshot = gateway.catalog().current();
+    let is_visible =
+        |dead: &Dead| viewer.may_use(visibility(&state.function.settings, &path(&dead.head)), &snapshot);
+    let Some(id) = asked.id else {
+        let page = match page(asked.query) {
+            Ok(page) => page,
+            Err(why) => return Refusal::BadRequest.reply(why),
+        };
+        return match gateway.store().dead(name, page).await {
+            Ok(page) => list(&page, is_visible),
+            Err(error) => refused_by_store(&error),
+        };
+    };
+    let dead = match by_id(gateway, name, id).await {
+        Ok(dead) => dead.filter(is_visible),
         Err(error) => return refused_by_store(&error),
     };
-    dead.retain(|dead| may_call(&upstream, &path(dead)));
-    let Some(id) = id else {
-        return reply::json(StatusCode::OK, &dead.iter().map(shown).collect::<Vec<_>>());
-    };
-    let Some(dead) = dead.iter().find(|dead| dead.id == id) else { return no_such(name, id) };
-    let changed = if replay {
+    let Some(dead) = dead else { return no_such(name, id) };
+    let changed = if asked.replay {
         gateway.store().replay(name, id).await
-    } else if method == Method::DELETE {
+    } else if asked.method == Method::DELETE {
         gateway.store().bury(name, id).await
     } else {
-        return reply::json(StatusCode::OK, &shown(dead));
+        return reply::json(StatusCode::OK, &shown(&dead));
     };
     match changed {
         Err(error) => refused_by_store(&error),
         Ok(false) => no_such(name, id),
-        Ok(true) if replay => {
+        Ok(true) if asked.replay => {
             gateway.activity().touch(&upstream.name);
             reply::empty(StatusCode::ACCEPTED)
         }
@@ -47,14 +70,52 @@ pub(crate) async fn dead(
     }
 }
 
+async fn by_id(gateway: &Gateway, name: &str, id: &str) -> store::Result<Option<Dead>> {
+    let place = gateway.store().find(name, id).await?;
+    let Some(Place::Dead { attempts, reason, died_unix_ms }) = place else { return Ok(None) };
+    let head = gateway.store().head(name, id).await?;
+    Ok(head.map(|head| Dead { id: id.to_owned(), head, attempts, reason, died_unix_ms }))
+}
+
+/// `limit` and `continue`, both numbers.
+fn page(query: Option<&str>) -> Result<Page, String> {
+    let mut page = Page { limit: PAGE, after: None };
+    let parameters = query.unwrap_or_default().split('&').filter(|parameter| !parameter.is_empty());
+    for parameter in parameters {
+        let number =
+            parameter.split_once('=').and_then(|(name, text)| Some((name, text.parse::<u64>().ok()?)));
+        match number {
+            Some(("limit", limit @ 1..)) => {
+                page.limit = usize::try_from(limit).unwrap_or(usize::MAX).min(LARGEST_PAGE);
+            }
+            Some(("continue", after)) => page.after = Some(after),
+            _ => {
+                return Err(format!(
+                    "{parameter} cannot be read: use limit=N, and continue=N of the page before"
+                ));
+            }
+        }
+    }
+    Ok(page)
+}
+
+fn list(page: &DeadPage, is_visible: impl Fn(&Dead) -> bool) -> Response<Body> {
+    let letters: Vec<_> = page.letters.iter().filter(|dead| is_visible(dead)).map(shown).collect();
+    let mut response = reply::json(StatusCode::OK, &letters);
+    if let Some(next) = page.next {
+        response.headers_mut().insert(CONTINUE, next.into());
+    }
+    response
+}
+
 /// That which the pod was asked for. What cannot be read is judged like the function as a whole.
-fn path(dead: &store::Dead) -> String {
-    let head = serde_json::from_slice::<Head>(&dead.head).ok();
+pub(crate) fn path(head: &[u8]) -> String {
+    let head = serde_json::from_slice::<Head>(head).ok();
     let uri = head.and_then(|head| head.uri().parse::<Uri>().ok());
     uri.map_or_else(|| "/".to_owned(), |uri| uri.path().to_owned())
 }
 
-fn shown(dead: &store::Dead) -> Value {
+fn shown(dead: &Dead) -> Value {
     let head = serde_json::from_slice::<Head>(&dead.head).ok();
     let died = jiff::Timestamp::from_millisecond(dead.died_unix_ms).ok();
     json!({

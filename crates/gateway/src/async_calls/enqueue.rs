@@ -1,5 +1,6 @@
 //! Taking a call in.
 
+use api::slimfaas::Visibility;
 use http::{HeaderValue, Response, StatusCode};
 use store::NewItem;
 
@@ -14,13 +15,14 @@ use crate::{body::Body, call::Call, forward, gateway::Gateway, hold::whole, repl
 pub(crate) async fn enqueue(gateway: &Gateway, call: Call<'_>) -> Response<Body> {
     let Call { upstream, uri, peer, request_id, request } = call;
     let (mut head, body) = request.into_parts();
-    let (body, _kept) = match whole(gateway, body, gateway.options().async_body_limit).await {
+    let may_use_private = gateway.may_use(Visibility::Private, peer, &head.headers);
+    let body = match whole(gateway, body, gateway.options().async_body_limit).await {
         Ok(whole) => whole,
         Err(refused) => return refused,
     };
     forward::prepare_whole(&mut head, peer, request_id, uri);
     let id = uuid::Uuid::new_v4().simple().to_string();
-    let item = NewItem { id: id.clone(), head: record::json(&Head::of(&head)), body };
+    let item = NewItem { id: id.clone(), head: record::json(&Head::of(&head, may_use_private)), body };
     if let Err(error) = gateway.store().enqueue(&upstream.name, item).await {
         return refused_by_store(&error);
     }

@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use functions::Catalog;
 use jiff::Timestamp;
+use ondemand::Catalog;
 use store::Counts;
 
 use crate::metrics::{Family, Kind, Sample};
@@ -25,6 +25,11 @@ impl QueueGauges {
             counts.entry(name.to_string()).or_default();
         }
         counts
+    }
+
+    /// Of one function; none on nodes that do not dispatch.
+    pub fn of(&self, function: &str) -> Option<Counts> {
+        self.lock().as_ref().map(|counts| counts.get(function).copied().unwrap_or_default())
     }
 
     pub fn families(&self, catalog: &Catalog, now: Timestamp) -> Vec<Family> {

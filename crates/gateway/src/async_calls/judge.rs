@@ -14,6 +14,8 @@ pub(crate) enum Outcome {
     Broken(String),
     /// No pod has seen it.
     NotSent(String),
+    /// It may not be sent at all any more.
+    NotAllowed(String),
     TimedOut,
 }
 
@@ -38,6 +40,7 @@ pub(crate) fn judge(rules: &Attempts, attempt: u32, outcome: &Outcome) -> Verdic
     let why = match outcome {
         Outcome::Answered(answer) if is_final(answer.status) => return Verdict::Done,
         Outcome::Broken(_) if is_final(500) => return Verdict::Done,
+        Outcome::NotAllowed(why) => return Verdict::Dead(format!("not made: {why}")),
         Outcome::Answered(answer) => format!("the answer was {}", answer.status),
         Outcome::Broken(error) => format!("the connection broke: {error}"),
         Outcome::NotSent(error) => format!("the pod took no connection: {error}"),

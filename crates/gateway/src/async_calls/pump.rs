@@ -16,7 +16,7 @@ use super::{
     gauges::QueueGauges,
     places::{Offer, Others, Places},
 };
-use crate::gateway::Gateway;
+use crate::{gateway::Gateway, options::Options};
 
 /// Before the store is asked again that could not answer.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -95,19 +95,24 @@ impl Pump {
             if pods.is_empty() {
                 return Ok(counts);
             }
+            let Options { async_body_limit, head_limit, async_lease, .. } = *self.gateway.options();
+            // A head is kept as JSON, which may double it.
+            let mut room = self.gateway.async_memory().batch(async_body_limit + 2 * head_limit).await;
             let take = Take {
                 holder: self.holder.clone(),
                 in_flight,
                 spots: pods.iter().map(|pod| pod.address.to_string().into()).collect(),
                 per_spot: state.function.settings.parallel_per_pod as usize,
-                lease: self.gateway.options().async_lease,
+                bytes: room.bytes() as u64,
+                lease: async_lease,
             };
             let leased = Instant::now();
             let taken = store.take(&self.function, take).await?;
             let (given, offered) = (taken.len(), pods.len());
             for taken in taken {
                 let place = self.places.take(pods[taken.spot].clone());
-                let attempt = attempt(self.gateway.clone(), upstream.clone(), taken, place, leased);
+                let room = room.split(taken.head.len() + taken.body.len());
+                let attempt = attempt(self.gateway.clone(), upstream.clone(), taken, room, place, leased);
                 self.gateway.tasks().spawn(attempt);
             }
             if given < offered {

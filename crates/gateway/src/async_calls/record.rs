@@ -1,8 +1,11 @@
 //! Requests and results as they are kept.
 
+use api::slimfaas::{Settings, Visibility};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::gateway::visibility;
 
 /// A call without its body.
 #[derive(Debug, Serialize, Deserialize)]
@@ -10,6 +13,14 @@ pub(crate) struct Head {
     method: String,
     uri: String,
     headers: Headers,
+    /// Whether the caller may use what is private. Calls of earlier versions do not say so: they were let in by the rules
+    /// of their time.
+    #[serde(default = "yes")]
+    may_use_private: bool,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// How a call ended; the body follows it.
@@ -28,8 +39,9 @@ pub(crate) struct Finished {
 pub(crate) struct Headers(Vec<(String, String)>);
 
 impl Head {
-    pub(crate) fn of(parts: &http::request::Parts) -> Self {
+    pub(crate) fn of(parts: &http::request::Parts, may_use_private: bool) -> Self {
         Head {
+            may_use_private,
             method: parts.method.to_string(),
             uri: parts.uri.to_string(),
             headers: Headers::from(&parts.headers),
@@ -38,6 +50,12 @@ impl Head {
 
     pub(crate) fn into_request(self) -> Option<(Method, Uri, HeaderMap)> {
         Some((self.method.parse().ok()?, self.uri.parse().ok()?, self.headers.into()))
+    }
+
+    /// Whether the caller may still have the call made: what was public may have become private since.
+    pub(crate) fn is_allowed(&self, settings: &Settings) -> bool {
+        let path = self.uri.split('?').next().unwrap_or_default();
+        self.may_use_private || visibility(settings, path) == Visibility::Public
     }
 
     pub(crate) fn method(&self) -> &str {

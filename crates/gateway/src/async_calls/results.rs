@@ -19,7 +19,7 @@ const RESULT: HeaderName = HeaderName::from_static("ballast-result");
 const TRUNCATED: HeaderName = HeaderName::from_static("ballast-result-truncated");
 
 pub(crate) fn key(function: &str, id: &str) -> String {
-    format!("async-result/{function}/{id}")
+    format!("{}{function}/{id}", store::RESULTS)
 }
 
 /// The function's own answer; 202 while there is none yet.

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use functions::{Function, FunctionActivity};
+use ondemand::{Function, FunctionActivity};
 use tokio::sync::watch;
 
 use crate::{metrics::FunctionMetrics, upstream::pod::Pod};

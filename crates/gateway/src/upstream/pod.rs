@@ -46,7 +46,7 @@ pub(crate) struct Taken {
 /// What lasts as long as a call: the function stays awake and is counted.
 #[expect(dead_code, reason = "it is its end that counts")]
 pub(crate) struct Lasting {
-    pub call: functions::Call,
+    pub call: ondemand::Call,
     pub active: Up<Active>,
 }
 

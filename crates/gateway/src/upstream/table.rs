@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use functions::{Activity, Catalog, Function, Snapshot};
+use ondemand::{Activity, Catalog, Function, Snapshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{

@@ -132,8 +132,13 @@ pub async fn silence_is_tried_again(store: Shared) {
 
 pub async fn refused_connections_are_tried_again(store: Shared) {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let gone =
-        functions::Pod { name: "gone".into(), ip: Some(nobody.ip()), port: Some(nobody.port()), ready: true };
+    let gone = ondemand::Pod {
+        name: "gone".into(),
+        ip: Some(nobody.ip()),
+        port: Some(nobody.port()),
+        ready: true,
+        failure: None,
+    };
     let pod = FakePod::start(|_| async { answer(200, "here") }).await;
     // 500 is an answer, but nobody gave it
     let mut settings = retries(500);
@@ -231,7 +236,7 @@ pub async fn what_a_lost_node_held_is_made_again(store: Shared) {
     let id = asleep.accept("/async-function/f", "").await;
     // a node took it and was never heard of again
     let (spots, lease) = (vec!["somewhere".into()], Duration::from_millis(200));
-    let take = Take { holder: "lost".into(), in_flight: 9, spots, per_spot: 1, lease };
+    let take = Take { holder: "lost".into(), in_flight: 9, spots, per_spot: 1, bytes: u64::MAX, lease };
     assert_eq!(store.take("f", take).await.unwrap().len(), 1);
     drop(asleep);
     let node = Node::start(store, &[function("f", retries(0), vec![pod.ready()])]).await;
@@ -290,4 +295,71 @@ pub async fn private_calls_are_not_told_of(store: Shared) {
     let settings = Settings { visibility: Visibility::Public, ..settings };
     publish(&node.catalog, &[function("f", settings, Vec::new())]);
     assert_eq!(node.get("/async-function-result/f/1").await.status(), StatusCode::ACCEPTED);
+}
+
+/// Whoever may not make a call cannot end it either, be it that they know its id.
+pub async fn callbacks_of_private_calls_need_the_right(store: Shared) {
+    let pod = FakePod::start(|_| async { answer(202, "later") }).await;
+    let mut settings = retries(0);
+    let node = Node::start(store, &[function("f", settings.clone(), vec![pod.ready()])]).await;
+    let [open, admin] =
+        [node.accept("/async-function/f/open", "").await, node.accept("/async-function/f/admin", "").await];
+    eventually("the pod is asked", || async {
+        let tries = pod.tries();
+        if tries.len() == 2 { Ok(()) } else { Err(tries) }
+    })
+    .await;
+    settings.path_visibility = vec![("/admin".into(), Visibility::Private)];
+    publish(&node.catalog, &[function("f", settings, vec![pod.ready()])]);
+    let callback =
+        async |id: &str| node.post(&format!("/async-function-callback/f/{id}/success"), "").await.status();
+    assert_eq!(callback(&admin).await, StatusCode::NOT_FOUND);
+    assert_eq!(callback(&open).await, StatusCode::OK);
+}
+
+/// What was public when the call came may be private when it is made.
+pub async fn visibility_is_looked_at_again_before_a_call_is_made(store: Shared) {
+    let pod = FakePod::start(|_| async { answer(200, "made") }).await;
+    let mut settings = retries(3);
+    let node = Node::start(store, &[function("f", settings.clone(), Vec::new())]).await;
+    let [open, admin] =
+        [node.accept("/async-function/f/open", "").await, node.accept("/async-function/f/admin?x", "").await];
+    settings.path_visibility = vec![("/admin".into(), Visibility::Private)];
+    publish(&node.catalog, &[function("f", settings, vec![pod.ready()])]);
+    assert_eq!(node.result("f", &open).await.status(), StatusCode::OK);
+    let refused = node.result("f", &admin).await;
+    assert_eq!((refused.status(), header(&refused, "ballast-result")), (StatusCode::NOT_FOUND, "dead"));
+    assert_eq!(
+        pod.asked.lock().unwrap().iter().map(|asked| asked.uri.as_str()).collect::<Vec<_>>(),
+        ["/open"]
+    );
+}
+
+pub async fn dead_calls_come_in_pages(store: Shared) {
+    let pod = FakePod::start(|_| async move { answer(500, "x") }).await;
+    let node = Node::start(store, &[function("f", retries(0), vec![pod.ready()])]).await;
+    for n in 0..5 {
+        let id = node.accept(&format!("/async-function/f/{n}"), "").await;
+        node.result("f", &id).await;
+    }
+    let (mut query, mut pages) = ("?limit=2".to_owned(), Vec::new());
+    loop {
+        let page = node.get(&format!("/async-function-dead/f{query}")).await;
+        let letters: Vec<serde_json::Value> = serde_json::from_slice(page.body()).unwrap();
+        pages.push(
+            letters.iter().map(|letter| letter["Path"].as_str().unwrap().to_owned()).collect::<String>(),
+        );
+        match header(&page, "ballast-continue") {
+            "" => break,
+            next => query = format!("?limit=2&continue={next}"),
+        }
+    }
+    assert_eq!(pages, ["/0/1", "/2/3", "/4"]);
+    for query in ["?limit=0", "?limit=x", "?continue=-1", "?other=1"] {
+        assert_eq!(
+            node.get(&format!("/async-function-dead/f{query}")).await.status(),
+            StatusCode::BAD_REQUEST,
+            "{query}"
+        );
+    }
 }

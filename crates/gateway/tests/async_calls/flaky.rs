@@ -14,7 +14,8 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use http::StatusCode;
 use store::{
-    Change, Counts, Dead, Entry, Error, Expect, NewItem, Place, Result, Settle, Shared, Store, Take, Taken,
+    Change, Counts, DeadPage, Dropped, Entry, Error, Expect, NewItem, Page, Place, Result, Settle, Shared,
+    Store, Take, Taken,
 };
 
 use crate::world::{FakePod, Node, answer, eventually, function, header, retries};
@@ -116,9 +117,18 @@ impl Store for Flaky {
         self.inner.queue_changes().await
     }
 
-    async fn dead(&self, queue: &str) -> Result<Vec<Dead>> {
+    async fn head(&self, queue: &str, id: &str) -> Result<Option<Bytes>> {
         self.check()?;
-        self.inner.dead(queue).await
+        self.inner.head(queue, id).await
+    }
+
+    async fn dead(&self, queue: &str, page: Page) -> Result<DeadPage> {
+        self.check()?;
+        self.inner.dead(queue, page).await
+    }
+
+    fn dropped(&self) -> Dropped {
+        self.inner.dropped()
     }
 
     async fn replay(&self, queue: &str, id: &str) -> Result<bool> {

@@ -45,6 +45,9 @@ on_both! {
         large_answers_are_not_kept,
         private_calls_are_not_told_of,
         dead_calls_of_private_paths_are_not_told_of,
+        dead_calls_come_in_pages,
+        callbacks_of_private_calls_need_the_right,
+        visibility_is_looked_at_again_before_a_call_is_made,
     },
     flaky::{
         without_the_store_nothing_is_accepted,

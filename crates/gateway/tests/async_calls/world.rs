@@ -12,7 +12,6 @@ use std::{
 
 use api::slimfaas::{Attempts, Settings};
 use bytes::Bytes;
-use functions::{Activity, Catalog, Function, Pod, Snapshot, Target};
 use futures::future::BoxFuture;
 use gateway::{Dispatcher, Gateway, Hooks, Options, Parts, QueueGauges};
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -22,6 +21,7 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::{TokioExecutor, TokioIo},
 };
+use ondemand::{Activity, Catalog, Function, Pod, Snapshot, Target};
 use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::CancellationToken;
 
@@ -182,6 +182,7 @@ impl FakePod {
             ip: Some(self.address.ip()),
             port: Some(self.address.port()),
             ready: true,
+            failure: None,
         }
     }
 
@@ -215,7 +216,11 @@ impl Drop for Busy {
 
 /// A lease so long that a busy machine does not lose one.
 fn options() -> Options {
-    Options { async_lease: Duration::from_secs(600), ..Options::default() }
+    Options {
+        async_lease: Duration::from_secs(600),
+        operator_paths: gateway::OperatorPaths::Visible,
+        ..Options::default()
+    }
 }
 
 pub fn answer(status: u16, body: &'static str) -> Answer {

@@ -44,6 +44,49 @@ async fn pods_that_are_not_ready_are_not_asked() {
     assert_eq!(patient("the answer", call).await.unwrap().status(), 200);
 }
 
+/// Nobody waits for what cannot come: the reason is the answer.
+#[tokio::test]
+async fn a_function_that_cannot_start_says_why() {
+    let rig = Rig::new().await;
+    let pod = Pod::echo("pod").await;
+    let failing = |pods: usize, requested| {
+        let mut fib = function("fib", &vec![&pod; pods]);
+        fib.requested = requested;
+        for pod in &mut fib.pods {
+            pod.ready = false;
+            pod.failure =
+                Some("container app: StartError: exec: \"python3\": executable file not found".into());
+        }
+        fib
+    };
+    rig.functions([function("fib", &[])]);
+    let waiting = rig.start("GET", "/function/fib", "");
+    until("the call to be held", || rig.held() == 1).await;
+    // a second pod is still to come
+    rig.functions([failing(1, 2)]);
+    tokio::task::yield_now().await;
+    assert!(!waiting.is_finished());
+    rig.functions([failing(2, 2)]);
+    for answer in [patient("the answer", waiting).await.unwrap(), rig.get("/function/fib").await] {
+        assert_eq!(
+            (answer.status().as_u16(), header_of(&answer, "ballast-error")),
+            (503, Some("cannot-wake"))
+        );
+        assert!(text(&answer).contains("exec: \"python3\": executable file not found"), "{}", text(&answer));
+    }
+    let status: serde_json::Value =
+        serde_json::from_slice(rig.get("/status-function/fib").await.body()).unwrap();
+    assert!(status["StartFailure"].as_str().is_some_and(|why| why.contains("python3")), "{status}");
+    // one that may become ready is reason enough to wait
+    let mut fib = failing(2, 2);
+    fib.pods[1].failure = None;
+    rig.functions([fib]);
+    let waiting = rig.start("GET", "/function/fib", "");
+    until("the call to be held", || rig.held() == 1).await;
+    rig.functions([function("fib", &[&pod])]);
+    assert_eq!(patient("the answer", waiting).await.unwrap().status(), 200);
+}
+
 #[tokio::test]
 async fn one_deadline_covers_wake_and_call() {
     let rig = Rig::new().await;
@@ -127,7 +170,7 @@ async fn what_cannot_wake_is_refused_at_once() {
     let capped = function_with("capped", &[], |settings| {
         settings.scaling.scale = Some(Scale { replica_max: Some(0), ..Scale::default() });
     });
-    let torn = functions::Function { is_scaled: false, ..function("torn", &[]) };
+    let torn = ondemand::Function { is_scaled: false, ..function("torn", &[]) };
     rig.functions([portless, capped, torn]);
     for (name, why) in [
         ("portless", "its pods declare no container port"),

@@ -7,6 +7,8 @@ use http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
+use tokio::io::AsyncWriteExt as _;
+
 use crate::support::*;
 
 /// A pod that keeps a list of what reached it.
@@ -151,20 +153,71 @@ async fn first_lines_that_mean_harm() {
     assert_eq!(*seen.lock().unwrap(), ["GET /x \"\""]);
 }
 
-/// Connections beyond the bound wait until there is room.
+/// Connections beyond the bound learn that the gateway lives, and nothing else.
 #[tokio::test]
 async fn connections_are_bounded() {
-    let rig = Rig::with(Options { connections: 2, ..Options::default() }, Hooks::default()).await;
-    let (first, second) = (rig.connect().await, rig.connect().await);
+    let options = Options { connections: 2, connections_per_address: Some(2), ..Options::default() };
+    let rig = Rig::with(options, Hooks::default()).await;
+    let pod = Pod::echo("pod").await;
+    rig.functions([function("fib", &[&pod])]);
+    let (first, _second) = (rig.connect().await, rig.connect().await);
     until("two connections", || rig.metric("ballast_gateway_connections", "") == 2.0).await;
-    let third = rig.raw("GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
-    let (answer, ()) = tokio::join!(third, async {
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-        assert_eq!(rig.metric("ballast_gateway_connections", ""), 2.0);
-        drop(first);
-    });
+    let get = |path: &str| rig.raw(format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"));
+    for path in ["/health", "/ready"] {
+        let answer = get(path).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    }
+    let refused = get("/function/fib").await;
+    assert!(
+        refused.starts_with("HTTP/1.1 503 ") && refused.contains("ballast-error: too-many-connections"),
+        "{refused}"
+    );
+    assert_eq!(pod.calls(), 0);
+    assert_eq!(rig.metric("ballast_gateway_refused_connections_total", ""), 3.0);
+    drop(first);
+    until("a place", || rig.metric("ballast_gateway_connections", "") == 1.0).await;
+    let answer = get("/function/fib").await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    drop(second);
+}
+
+/// However many connections are held that say nothing: whoever asks for the health at once is answered.
+#[tokio::test]
+async fn health_is_answered_while_all_connections_are_taken() {
+    let options = Options { connections: 4, ..Options::default() };
+    let rig = Rig::with(options, Hooks::default()).await;
+    let mut held = Vec::new();
+    for n in 0..200 {
+        let mut stream = rig.connect().await;
+        stream.write_all(if n % 2 == 0 { b"PRI" } else { b"GET /he" }).await.unwrap();
+        held.push(stream);
+        if n % 50 == 49 {
+            let answer = rig.raw("GET /health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+            assert!(answer.starts_with("HTTP/1.1 200 "), "after {n}: {answer}");
+        }
+    }
+    // one address has half of them
+    assert_eq!(rig.metric("ballast_gateway_connections", ""), 2.0);
+}
+
+/// What begins like HTTP/2 has no more time than what begins like HTTP/1.1.
+#[tokio::test]
+async fn half_a_handshake_is_not_waited_for() {
+    let options = Options { head_timeout: std::time::Duration::from_millis(200), ..Options::default() };
+    let rig = Rig::with(options, Hooks::default()).await;
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_bytes();
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    // a request that never ends its headers
+    let headers = [0, 0, 1, 1, 0, 0, 0, 0, 1, 0x82];
+    for bytes in [
+        b"PRI".to_vec(),
+        preface[..20].to_vec(),
+        preface.to_vec(),
+        [preface, &settings].concat(),
+        [preface, &settings, &headers].concat(),
+    ] {
+        rig.raw(&bytes).await;
+    }
+    until("all are gone", || rig.metric("ballast_gateway_connections", "") == 0.0).await;
 }
 
 #[tokio::test]

@@ -7,6 +7,7 @@ mod drain;
 mod events;
 mod hold;
 mod hostile;
+mod operators;
 mod proxy;
 mod routes;
 mod status;

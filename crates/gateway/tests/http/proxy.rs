@@ -91,6 +91,78 @@ async fn trusted_proxies_speak_for_others() {
     assert_eq!(echoed(&answer, "x-forwarded-proto").as_deref(), Some("https"));
 }
 
+/// What a server may believe more than the path that was judged, or than the address the call came from.
+#[tokio::test]
+async fn what_a_stranger_says_of_itself_is_dropped() {
+    let names = [
+        "x-original-url",
+        "x-original-host",
+        "x-rewrite-url",
+        "x-real-ip",
+        "x-forwarded-port",
+        "x-forwarded-prefix",
+        "x-forwarded-anything",
+        "forwarded",
+        "slimfaas-element-id",
+        "slimfaas-last-try",
+        "x_real_ip",
+        "x_forwarded_for",
+        "slimfaas_try_number",
+    ];
+    let of_proxies =
+        ["x-real-ip", "x-forwarded-port", "x-forwarded-prefix", "x-forwarded-anything", "forwarded"];
+    for is_proxy in [false, true] {
+        let proxies = if is_proxy { vec!["127.0.0.0/8".parse().unwrap()] } else { Vec::new() };
+        let rig =
+            Rig::with(Options { trusted_proxies: proxies, ..Options::default() }, Hooks::default()).await;
+        let pod = Pod::echo("pod").await;
+        rig.functions([function("fib", &[&pod])]);
+        let request = rig.request("GET", "/function/fib").header("x-mine", "kept").header("slim", "kept");
+        let request = names.iter().fold(request, |request, name| request.header(*name, "6.6.6.6"));
+        let answer = rig.send(request.body(Full::default()).unwrap()).await;
+        for name in ["x-mine", "slim"] {
+            assert_eq!(echoed(&answer, name).as_deref(), Some("kept"), "{name}");
+        }
+        for name in names {
+            let passes =
+                is_proxy && (of_proxies.contains(&name) || ["x_real_ip", "x_forwarded_for"].contains(&name));
+            assert_eq!(echoed(&answer, name).is_some(), passes, "{name}, proxy: {is_proxy}");
+        }
+    }
+}
+
+/// A frame of one byte costs more than a byte: what is kept of a call that waits is one buffer, and counted as such.
+#[tokio::test]
+async fn tiny_chunks_are_kept_together() {
+    let rig = Rig::with(Options { body_memory: 1 << 20, ..visible() }, Hooks::default()).await;
+    let pod = Pod::echo("pod").await;
+    rig.functions([function("fib", &[])]);
+    let mut stream = rig.connect().await;
+    stream
+        .write_all(b"POST /function/fib HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n")
+        .await
+        .unwrap();
+    for _ in 0..10 {
+        stream.write_all(&b"1\r\nx\r\n".repeat(1000)).await.unwrap();
+    }
+    let taken = || (1 << 20) - rig.gateway.body_memory_left();
+    until("all is read", || taken() >= 10_000).await;
+    assert!(taken() <= 20_000, "{} bytes are taken by 10,000", taken());
+    stream.write_all(b"0\r\nx-end: yes\r\n\r\n").await.unwrap();
+    rig.functions([function("fib", &[&pod])]);
+    let mut answer = String::new();
+    patient("the answer", async {
+        while !answer.contains(&"x".repeat(10_000)) {
+            let mut buffer = [0; 4096];
+            let n = stream.read(&mut buffer).await.unwrap();
+            assert!(n > 0, "{answer}");
+            answer.push_str(&String::from_utf8_lossy(&buffer[..n]).replace("\r\n", ""));
+        }
+    })
+    .await;
+    until("the room is free again", || taken() == 0).await;
+}
+
 #[tokio::test]
 async fn answers_are_passed_on_as_they_are() {
     let rig = Rig::new().await;

@@ -91,7 +91,7 @@ async fn what_the_program_mounts_is_served() {
         // what the gateway serves itself cannot be taken over
         Mount { prefix: "/function/".into(), serve: serve("never") },
     ];
-    let rig = Rig::with(Options::default(), Hooks { mounts, ..Hooks::default() }).await;
+    let rig = Rig::with(visible(), Hooks { mounts, ..Hooks::default() }).await;
     rig.functions([]);
     assert_eq!(text(&rig.get("/debug/store").await), "debug /debug/store 127.0.0.1");
     assert_eq!(rig.get("/function/fib").await.status(), 404);

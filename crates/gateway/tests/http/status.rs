@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -26,50 +26,48 @@ async fn status_has_the_shape_of_slimfaas_and_more() {
         })),
         ..Hooks::default()
     };
-    let rig = Rig::with(Options::default(), hooks).await;
+    let rig = Rig::with(visible(), hooks).await;
     let pod = Pod::echo("pod").await;
     let mut bad = function_with("bad", &[&pod], |settings| settings.visibility = Visibility::Private);
     bad.requested = 2;
     bad.problems = vec![Problem { annotation: "SlimFaas/Scale".into(), message: "no JSON".into() }];
     bad.unschedulable = Some("no room".into());
-    rig.functions([bad, function("good", &[])]);
-    let all = rig.get("/status-functions").await;
-    assert_eq!(header_of(&all, "content-type"), Some("application/json"));
-    assert_eq!(
-        value(&all),
-        json!([
-            {
-                "NumberReady": 1, "NumberRequested": 2, "PodType": "Deployment", "Visibility": "Private",
-                "Name": "bad", "ActiveCalls": 0, "HeldCalls": 0, "Unschedulable": "no room",
-                "Problems": [{"Annotation": "SlimFaas/Scale", "Message": "no JSON"}],
-                "Desired": 3, "Reason": "of bad",
-            },
-            {
-                "NumberReady": 0, "NumberRequested": 0, "PodType": "Deployment", "Visibility": "Public",
-                "Name": "good", "ActiveCalls": 0, "HeldCalls": 0, "Problems": [],
-                "Desired": 3, "Reason": "of good",
-            },
-        ])
-    );
+    let mut lost = function("lost", &[&pod]);
+    lost.pods[0].name = "lost-1".into();
+    lost.pods[0].ready = false;
+    lost.pods[0].failure = Some("exit code 3".into());
+    rig.snapshot([bad, function("good", &[]), lost], &["127.0.0.1"]);
     let call = rig.start("GET", "/function/good", "");
     until("the call to be held", || rig.held() == 1).await;
-    let one = value(&rig.get("/status-function/good").await);
-    assert_eq!((&one["ActiveCalls"], &one["HeldCalls"]), (&json!(1), &json!(1)));
-    assert!(one["LastCall"].is_string());
+    let all = rig.get("/status-functions").await;
+    assert_eq!(header_of(&all, "content-type"), Some("application/json"));
+    let mut all = value(&all);
+    let last_call = all[1]["LastCall"].take();
+    assert!(last_call.as_str().is_some_and(|at| at.parse::<jiff::Timestamp>().is_ok()), "{last_call}");
+    all[1]["LastCall"] = "2026-01-05T12:00:00Z".into();
+    // the dashboard's types are checked against the same file
+    let shape: Value =
+        serde_json::from_str(include_str!("../../../../web/src/fixtures/statuses.json")).unwrap();
+    assert_eq!(all, shape);
+    assert_eq!(value(&rig.get("/status-function/bad").await), shape[0]);
     call.abort();
 }
 
 #[tokio::test]
 async fn readiness_tells_what_is_missing() {
     let is_ready = Arc::new(AtomicBool::new(false));
+    let notes: Arc<Mutex<Vec<String>>> = Arc::default();
     let hooks = Hooks {
         ready: Some({
-            let is_ready = is_ready.clone();
-            Arc::new(move || if is_ready.load(Ordering::SeqCst) { Ok(()) } else { Err("no master".into()) })
+            let (is_ready, notes) = (is_ready.clone(), notes.clone());
+            Arc::new(move || match is_ready.load(Ordering::SeqCst) {
+                true => Ok(notes.lock().unwrap().clone()),
+                false => Err("no master".into()),
+            })
         }),
         ..Hooks::default()
     };
-    let rig = Rig::with(Options::default(), hooks).await;
+    let rig = Rig::with(visible(), hooks).await;
     let seen = rig.get("/ready").await;
     assert_eq!(
         (seen.status().as_u16(), text(&seen)),
@@ -81,12 +79,19 @@ async fn readiness_tells_what_is_missing() {
     is_ready.store(true, Ordering::SeqCst);
     let seen = rig.get("/ready").await;
     assert_eq!((seen.status().as_u16(), text(&seen)), (200, "READY".into()));
+    // A controller that waits is worth knowing, and no reason to take no calls.
+    notes.lock().unwrap().push("controller function waits for functions".into());
+    let seen = rig.get("/ready").await;
+    assert_eq!(
+        (seen.status().as_u16(), text(&seen)),
+        (200, "READY\ncontroller function waits for functions\n".into())
+    );
 }
 
 #[tokio::test]
 async fn metrics_can_be_scraped() {
     let hooks = Hooks { metrics: Some(Arc::new(|page| page.push_str("more 1\n"))), ..Hooks::default() };
-    let rig = Rig::with(Options::default(), hooks).await;
+    let rig = Rig::with(visible(), hooks).await;
     let pod = Pod::echo("pod").await;
     rig.functions([function("fib", &[&pod])]);
     rig.get("/function/fib").await;
@@ -147,7 +152,7 @@ async fn changes_are_streamed() {
 
 #[tokio::test]
 async fn streams_are_bounded() {
-    let rig = Rig::with(Options { streams: 2, ..Options::default() }, Hooks::default()).await;
+    let rig = Rig::with(Options { streams: 2, ..visible() }, Hooks::default()).await;
     let mut followers = vec![follow(&rig).await, follow(&rig).await];
     for follower in &mut followers {
         event(follower, "state").await;
@@ -161,8 +166,7 @@ async fn streams_are_bounded() {
 
 #[tokio::test]
 async fn a_stream_does_not_hold_up_the_end() {
-    let rig =
-        Rig::with(Options { grace: Duration::from_secs(3600), ..Options::default() }, Hooks::default()).await;
+    let rig = Rig::with(Options { grace: Duration::from_secs(3600), ..visible() }, Hooks::default()).await;
     let mut follower = follow(&rig).await;
     event(&mut follower, "state").await;
     rig.shutdown.cancel();

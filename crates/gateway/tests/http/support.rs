@@ -13,7 +13,6 @@ use std::{
 
 use api::slimfaas::Settings;
 use bytes::Bytes;
-use functions::{Activity, Catalog, Function, Snapshot, Target};
 use gateway::{Gateway, Hooks, Options, Parts};
 use http::{Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
@@ -23,6 +22,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use ondemand::{Activity, Catalog, Function, Snapshot, Target};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -34,6 +34,11 @@ use tokio_util::sync::CancellationToken;
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 pub type Answer = Response<Bytes>;
+
+/// The operators' paths are served here too, as far as the caller may see.
+pub fn visible() -> Options {
+    Options { operator_paths: gateway::OperatorPaths::Visible, ..Options::default() }
+}
 
 /// A gateway that listens, and all it is made of.
 pub struct Rig {
@@ -48,7 +53,7 @@ pub struct Rig {
 
 impl Rig {
     pub async fn new() -> Self {
-        Rig::with(Options::default(), Hooks::default()).await
+        Rig::with(visible(), Hooks::default()).await
     }
 
     pub async fn with(options: Options, hooks: Hooks) -> Self {
@@ -183,12 +188,13 @@ pub fn function_with(name: &str, pods: &[&Pod], change: impl FnOnce(&mut Setting
     }
 }
 
-pub fn ready_at(address: SocketAddr) -> functions::Pod {
-    functions::Pod {
+pub fn ready_at(address: SocketAddr) -> ondemand::Pod {
+    ondemand::Pod {
         name: format!("pod-{}", address.port()).into(),
         ip: Some(address.ip()),
         port: Some(address.port()),
         ready: true,
+        failure: None,
     }
 }
 

@@ -112,3 +112,37 @@ async fn a_pod_may_decline_to_change_the_protocol() {
     let answer = rig.raw(ASK.replace("keep-alive", "close")).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("upgrade: websocket"), "{answer}");
 }
+
+async fn upgraded(rig: &Rig) -> tokio::net::TcpStream {
+    let mut client = rig.connect().await;
+    client.write_all(ASK.as_bytes()).await.unwrap();
+    let mut head = [0; 12];
+    patient("the head", client.read_exact(&mut head)).await.unwrap();
+    assert_eq!(&head, b"HTTP/1.1 101");
+    client
+}
+
+/// A connection counts as long as it is there, whatever it speaks.
+#[tokio::test]
+async fn websockets_are_bounded_like_other_connections() {
+    let options = gateway::Options {
+        connections: 3,
+        connections_per_address: Some(3),
+        body_idle_timeout: std::time::Duration::from_millis(300),
+        ..visible()
+    };
+    let rig = Rig::with(options, gateway::Hooks::default()).await;
+    let pod = echo().await;
+    rig.functions([function("ws", &[&pod])]);
+    let clients = [upgraded(&rig).await, upgraded(&rig).await, upgraded(&rig).await];
+    assert_eq!(rig.metric("ballast_gateway_connections", ""), 3.0);
+    let refused = rig.raw(ASK).await;
+    assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
+    // and one in which nothing moves is not kept
+    for mut client in clients {
+        let mut rest = Vec::new();
+        patient("the end", client.read_to_end(&mut rest)).await.unwrap();
+    }
+    until("room", || rig.metric("ballast_gateway_connections", "") == 0.0).await;
+    upgraded(&rig).await;
+}

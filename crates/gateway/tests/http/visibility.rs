@@ -68,6 +68,16 @@ async fn private_paths_cannot_be_disguised() {
         ("/%61dmin", 404),
         ("/%2fadmin", 404),
         ("/%5cadmin", 404),
+        ("/ADMIN", 404),
+        ("/Admin/x", 404),
+        ("/%41dmin", 404),
+        ("/admin;x=1", 404),
+        ("/;x/admin", 404),
+        ("/;%2fadmin", 404),
+        ("/%3bx/admin", 404),
+        ("/%2561dmin", 404),
+        ("/x/%252e%252e/admin", 404),
+        ("/admin/OPEN/x", 404),
         ("/public/../admin", 400),
         ("/public/%2e%2e/admin", 400),
         ("/public/..%2fadmin", 400),
@@ -80,6 +90,14 @@ async fn private_paths_cannot_be_disguised() {
         assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
     }
     assert_eq!(pod.calls(), 3);
+    // nor is what is open by its exact name open by another
+    rig.functions([function_with("mixed", &[&pod], |settings| {
+        settings.visibility = Visibility::Private;
+        settings.path_visibility = vec![("/open".into(), Visibility::Public)];
+    })]);
+    for (path, status) in [("/open", 200), ("/o%70en", 200), ("/Open", 404), ("/%25open", 404), ("/", 404)] {
+        assert_eq!(rig.get(&format!("/function/mixed{path}")).await.status(), status, "{path}");
+    }
 }
 
 #[tokio::test]

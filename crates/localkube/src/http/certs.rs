@@ -34,7 +34,7 @@ pub fn load(dir: &Path, address: IpAddr) -> Result<Certs, ListenError> {
         let made = make(address).map_err(ListenError::Certificates)?;
         fs::write(&ca_path, &made.ca).map_err(failed(&ca_path))?;
         fs::write(&cert_path, &made.cert).map_err(failed(&cert_path))?;
-        super::kubeconfig::write_private(&key_path, &made.key).map_err(failed(&key_path))?;
+        disk::write_private(&key_path, made.key.as_bytes()).map_err(failed(&key_path))?;
     }
     let read = |path: &Path| fs::read_to_string(path).map_err(failed(path));
     let (ca_pem, cert, key) = (read(&ca_path)?, read(&cert_path)?, read(&key_path)?);

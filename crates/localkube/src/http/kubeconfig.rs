@@ -1,6 +1,6 @@
 //! What kubectl needs to find and enter the server.
 
-use std::{fs, io, io::Write, net::SocketAddr, path::Path};
+use std::net::SocketAddr;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::json;
@@ -22,16 +22,4 @@ pub fn render(addr: SocketAddr, ca_pem: &str, token: &str) -> String {
         "current-context": "ballast",
     });
     format!("{config:#}\n")
-}
-
-/// Readable by the owner only, and never half written.
-pub fn write_private(path: &Path, text: &str) -> io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut partial = path.as_os_str().to_owned();
-    partial.push(".partial");
-    let mut file =
-        fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&partial)?;
-    file.write_all(text.as_bytes())?;
-    drop(file);
-    fs::rename(&partial, path)
 }

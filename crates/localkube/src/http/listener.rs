@@ -4,7 +4,6 @@ use std::{
     io,
     net::SocketAddr,
     path::{Path, PathBuf},
-    sync::Arc,
     time::Duration,
 };
 
@@ -72,8 +71,8 @@ impl Listener {
         server.admit_token(&token, User::admin(), None);
         server.set_address(addr);
         let kubeconfig_path = data_dir.join("kubeconfig");
-        kubeconfig::write_private(&kubeconfig_path, &kubeconfig::render(addr, &certs.ca_pem, &token))
-            .map_err(files(&kubeconfig_path))?;
+        let rendered = kubeconfig::render(addr, &certs.ca_pem, &token);
+        disk::write_private(&kubeconfig_path, rendered.as_bytes()).map_err(files(&kubeconfig_path))?;
 
         let stop = CancellationToken::new();
         let task = tokio::spawn(accept(server, socket, TlsAcceptor::from(certs.server), stop.clone()));
@@ -98,10 +97,13 @@ impl Drop for Listener {
 /// The token of an earlier start, so that copies of the kubeconfig stay good.
 fn token(path: &Path) -> io::Result<String> {
     match std::fs::read_to_string(path) {
-        Ok(token) if !token.trim().is_empty() => Ok(token.trim().to_owned()),
+        Ok(token) if !token.trim().is_empty() => {
+            disk::private_file(path)?;
+            Ok(token.trim().to_owned())
+        }
         _ => {
             let token = crate::new_token();
-            kubeconfig::write_private(path, &token)?;
+            disk::write_private(path, token.as_bytes())?;
             Ok(token)
         }
     }
@@ -175,7 +177,10 @@ async fn serve(
 
 fn authenticate(server: &ApiServer, request: &http::Request<hyper::body::Incoming>) -> Option<User> {
     if matches!(request.uri().path(), "/healthz" | "/livez" | "/readyz" | "/version") {
-        return Some(User { name: "system:anonymous".into(), groups: Arc::new([]) });
+        return Some(User {
+            name: "system:anonymous".into(),
+            groups: ["system:unauthenticated".to_owned()].into(),
+        });
     }
     let header = request.headers().get(http::header::AUTHORIZATION)?.to_str().ok()?;
     let token = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer "))?;

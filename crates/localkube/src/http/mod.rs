@@ -1,6 +1,7 @@
 //! HTTP in, HTTP out: reading requests, routing them to verbs, writing answers.
 
 mod certs;
+mod impersonate;
 mod kubeconfig;
 mod listener;
 mod negotiate;

@@ -31,6 +31,24 @@ pub enum Verb {
     DeleteCollection,
 }
 
+// === impl Verb ===
+
+impl Verb {
+    /// As roles call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::List => "list",
+            Self::Watch => "watch",
+            Self::Create => "create",
+            Self::Update => "update",
+            Self::Patch => "patch",
+            Self::Delete => "delete",
+            Self::DeleteCollection => "deletecollection",
+        }
+    }
+}
+
 // === impl Query ===
 
 impl Query {

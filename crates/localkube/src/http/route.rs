@@ -6,13 +6,14 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, request::Parts};
 use jiff::Timestamp;
 
-use super::{Query, Response, Target, User, Verb, json, raw};
+use super::{Query, Response, Target, User, Verb, impersonate, json, raw};
 use crate::{
     ApiServer, access,
     call::{Call, Warnings},
     discovery,
     error::{ApiError, Result},
     metrics_api, openapi,
+    rbac::{self, Attributes},
     registry::Origin,
     subresources, verbs,
 };
@@ -21,10 +22,14 @@ pub async fn route(server: &ApiServer, parts: Parts, body: Bytes) -> Result<Resp
     let path = parts.uri.path();
     let query = Query::parse(parts.uri.query().unwrap_or_default());
     let first = path.split('/').nth(1).unwrap_or_default();
+    let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::admin);
+    let user = impersonate::acting(server, user, &parts.headers)?;
+    let target = Target::parse(path).filter(|_| matches!(first, "api" | "apis"));
+    authorize(server, &user, target.as_ref(), &parts, &query)?;
     match first {
         "api" | "apis" => {
-            if let Some(target) = Target::parse(path) {
-                return resource(server, target, query, parts, body).await;
+            if let Some(target) = target {
+                return resource(server, target, query, user, parts, body).await;
             }
             only_get(&parts)?;
             discovery::answer(server, path, &parts.headers)
@@ -33,13 +38,50 @@ pub async fn route(server: &ApiServer, parts: Parts, body: Bytes) -> Result<Resp
             only_get(&parts)?;
             openapi::answer(server, path, &parts.headers, &query)
         }
-        "healthz" | "livez" | "readyz" => {
-            Ok(raw(200, "text/plain; charset=utf-8", Bytes::from_static(b"ok")))
-        }
+        "healthz" | "livez" | "readyz" => Ok(health(server, first)),
         "version" => Ok(json(200, &discovery::version())),
         "" => Ok(json(200, &discovery::paths(server))),
         _ => Ok(nothing_here()),
     }
+}
+
+/// Before anything is looked up: who may not ask does not learn what is there.
+fn authorize(
+    server: &ApiServer,
+    user: &User,
+    target: Option<&Target>,
+    parts: &Parts,
+    query: &Query,
+) -> Result<()> {
+    let method = parts.method.as_str().to_ascii_lowercase();
+    let verb = target.and_then(|target| target.verb(&parts.method, query));
+    let attributes = match target {
+        Some(target) => Attributes::Resource {
+            verb: verb.map_or(method.as_str(), |verb| verb.name()),
+            // A namespace is in itself, so that a role in it may allow to read it.
+            namespace: match (target.group.as_str(), target.resource.as_str()) {
+                ("", "namespaces") => &target.name,
+                _ => &target.namespace,
+            },
+            group: &target.group,
+            resource: &target.resource,
+            subresource: &target.subresource,
+            name: &target.name,
+        },
+        None => {
+            Attributes::Path { verb: if method == "head" { "get" } else { &method }, path: parts.uri.path() }
+        }
+    };
+    rbac::check(server, user, &attributes)
+}
+
+/// A server that cannot write is alive: starting it anew would not help.
+fn health(server: &ApiServer, check: &str) -> Response {
+    let (code, text) = match server.ready() {
+        Err(why) if check != "livez" => (500, format!("[-]storage failed: {why}\n{check} check failed\n")),
+        _ => (200, "ok".to_owned()),
+    };
+    raw(code, "text/plain; charset=utf-8", Bytes::from(text))
 }
 
 /// What the real server says of paths outside its API.
@@ -58,6 +100,7 @@ async fn resource(
     server: &ApiServer,
     target: Target,
     query: Query,
+    user: User,
     parts: Parts,
     body: Bytes,
 ) -> Result<Response> {
@@ -77,7 +120,6 @@ async fn resource(
             Err(ApiError::no_such_path())
         };
     }
-    let user = parts.extensions.get::<User>().cloned().unwrap_or_else(User::admin);
     let call = Call {
         server: server.clone(),
         manager: manager(&query, &parts.headers),

@@ -6,8 +6,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{
-    Generation, Kind, Origin, Rules, ScalePaths, SelectableField, Selector, StatusMetadata, Subresource,
-    Text, Version,
+    Generation, Kind, Origin, Permanent, Rules, ScalePaths, SelectableField, Selector, StatusMetadata,
+    Subresource, Text, Version,
 };
 use crate::{
     convert::Conversion,
@@ -50,8 +50,10 @@ const PLAIN: Rules = Rules {
     prepare: &[],
     complete: &[],
     on_delete: None,
+    permanent: Permanent { names: &[], why: "" },
     spec_finalizers: false,
     review: false,
+    orphans: false,
 };
 
 // === impl Row ===
@@ -167,12 +169,20 @@ impl Row {
         Self { rules: Rules { complete, ..self.rules }, ..self }
     }
 
+    const fn permanent(self, names: &'static [&'static str], why: &'static str) -> Self {
+        Self { rules: Rules { permanent: Permanent { names, why }, ..self.rules }, ..self }
+    }
+
     const fn on_delete(self, hook: fn(&mut Value, Timestamp)) -> Self {
         Self { rules: Rules { on_delete: Some(hook), ..self.rules }, ..self }
     }
 
     const fn spec_finalizers(self) -> Self {
         Self { rules: Rules { spec_finalizers: true, ..self.rules }, ..self }
+    }
+
+    const fn orphans(self) -> Self {
+        Self { rules: Rules { orphans: true, ..self.rules }, ..self }
     }
 
     const fn review(self) -> Self {
@@ -305,6 +315,7 @@ const ROWS: &[Row] = &[
         .subresources(&[Subresource::Finalize])
         .spec_finalizers()
         .on_delete(lifecycle::terminate_namespace)
+        .permanent(crate::bootstrap::NAMESPACES, "this namespace may not be deleted")
         .prepare(&[prepare::namespace]),
     Row::new("", "Node", "nodes", "node")
         .short(&["no"])
@@ -312,6 +323,17 @@ const ROWS: &[Row] = &[
         .status()
         .fields(&[("spec.unschedulable", "", "false", "")])
         .keeps_status(),
+    Row::new("", "PersistentVolumeClaim", "persistentvolumeclaims", "persistentvolumeclaim")
+        .short(&["pvc"])
+        .status()
+        .returns_deleted()
+        .prepare(&[prepare::claim]),
+    Row::new("", "PersistentVolume", "persistentvolumes", "persistentvolume")
+        .short(&["pv"])
+        .cluster()
+        .status()
+        .returns_deleted()
+        .prepare(&[prepare::volume]),
     Row::new("", "Pod", "pods", "pod")
         .short(&["po"])
         .all()
@@ -392,6 +414,14 @@ const ROWS: &[Row] = &[
         .status(),
     Row::new("apps", "ControllerRevision", "controllerrevisions", "controllerrevision")
         .table("controllerrevisions.apps"),
+    Row::new("apps", "DaemonSet", "daemonsets", "daemonset")
+        .table("daemonsets.apps")
+        .short(&["ds"])
+        .all()
+        .status()
+        .generation(Generation::Spec)
+        .prepare(&[prepare::daemon_set])
+        .complete(&[prepare::daemon_set_mark]),
     Row::new("apps", "Deployment", "deployments", "deployment")
         .table("deployments.apps")
         .short(&["deploy"])
@@ -414,6 +444,20 @@ const ROWS: &[Row] = &[
         .status()
         .scale()
         .generation(Generation::Spec),
+    Row::new("batch", "CronJob", "cronjobs", "cronjob")
+        .table("cronjobs.batch")
+        .short(&["cj"])
+        .all()
+        .status()
+        .generation(Generation::Spec),
+    Row::new("batch", "Job", "jobs", "job")
+        .table("jobs.batch")
+        .all()
+        .status()
+        .fields(&[("status.successful", "status.succeeded", "0", "")])
+        .generation(Generation::Spec)
+        .orphans()
+        .prepare(&[prepare::job]),
     Row::new("coordination.k8s.io", "Lease", "leases", "lease")
         .table("leases.coordination.k8s.io")
         .create_on_update()
@@ -421,6 +465,20 @@ const ROWS: &[Row] = &[
     Row::new("discovery.k8s.io", "EndpointSlice", "endpointslices", "endpointslice")
         .table("endpointslices.discovery.k8s.io")
         .generation(Generation::Content),
+    Row::new("networking.k8s.io", "IngressClass", "ingressclasses", "ingressclass")
+        .table("ingressclasses.networking.k8s.io")
+        .cluster()
+        .generation(Generation::Spec),
+    Row::new("networking.k8s.io", "Ingress", "ingresses", "ingress")
+        .table("ingresses.networking.k8s.io")
+        .short(&["ing"])
+        .status()
+        .generation(Generation::Spec)
+        .prepare(&[prepare::ingress]),
+    Row::new("networking.k8s.io", "NetworkPolicy", "networkpolicies", "networkpolicy")
+        .table("networkpolicies.networking.k8s.io")
+        .short(&["netpol"])
+        .generation(Generation::Spec),
     Row::new("policy", "PodDisruptionBudget", "poddisruptionbudgets", "poddisruptionbudget")
         .table("poddisruptionbudgets.policy")
         .short(&["pdb"])
@@ -441,6 +499,18 @@ const ROWS: &[Row] = &[
     Row::new("rbac.authorization.k8s.io", "Role", "roles", "role")
         .table("roles.rbac.authorization.k8s.io")
         .create_on_update(),
+    Row::new("scheduling.k8s.io", "PriorityClass", "priorityclasses", "priorityclass")
+        .table("priorityclasses.scheduling.k8s.io")
+        .short(&["pc"])
+        .cluster()
+        .generation(Generation::First)
+        .permanent(prepare::PRIORITY_CLASSES, "this is a system priority class and cannot be deleted")
+        .prepare(&[prepare::priority_class]),
+    Row::new("storage.k8s.io", "StorageClass", "storageclasses", "storageclass")
+        .table("storageclasses.storage.k8s.io")
+        .short(&["sc"])
+        .cluster()
+        .returns_deleted(),
     Row::new(
         "apiextensions.k8s.io",
         "CustomResourceDefinition",

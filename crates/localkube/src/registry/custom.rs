@@ -10,6 +10,7 @@ use super::{
 use crate::{convert::Conversion, storage::Store, table};
 
 const RULES: Rules = Rules {
+    orphans: false,
     generation: Generation::Content,
     create_on_update: false,
     unconditional_update: false,
@@ -23,6 +24,7 @@ const RULES: Rules = Rules {
     prepare: &[],
     complete: &[],
     on_delete: None,
+    permanent: super::Permanent { names: &[], why: "" },
     spec_finalizers: false,
     review: false,
 };

@@ -94,16 +94,29 @@ pub struct Rules {
     pub complete: &'static [fn(&mut Value)],
     /// What the first DELETE changes besides the usual marks.
     pub on_delete: Option<fn(&mut Value, Timestamp)>,
+    /// Names of objects that cannot be deleted: the cluster itself lives in them.
+    pub permanent: Permanent,
     /// `spec.finalizers` hold the object too (namespaces).
     pub spec_finalizers: bool,
     /// Answered on POST and kept nowhere.
     pub review: bool,
+    /// A DELETE that says nothing of dependents leaves them (Jobs, for clients of long ago).
+    pub orphans: bool,
+}
+
+/// Objects that stay, and what a DELETE of them is told.
+#[derive(Clone, Copy, Debug)]
+pub struct Permanent {
+    pub names: &'static [&'static str],
+    pub why: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// The kind has no generation.
     None,
+    /// Is 1 for ever.
+    First,
     /// Counts changes of `spec`.
     Spec,
     /// Counts changes of `spec` and of annotations, which a Deployment hands on.

@@ -1,34 +1,28 @@
 //! The file behind the memory: every record in one redb table, written in groups by one thread.
+//!
+//! A file that refused a write (its disk is full, most likely) is closed and opened again until it takes writes; until then
+//! reads go on from memory and writes are refused with the reason.
 
 use std::{
     collections::HashMap,
-    ops::Bound,
-    path::{Path, PathBuf},
     sync::{Arc, PoisonError, Weak, mpsc},
+    time::{Duration, Instant},
 };
 
-use redb::{
-    BackendError, Builder, Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition,
-    backends::FileBackend,
-};
+use redb::Database;
 use tokio::sync::oneshot;
 
-use super::{Action, Change, CommitError, Error, Event, Record, Shared, Stored, TableId};
+use super::{
+    Action, Change, CommitError, Error, Event, Record, Shared, TableId,
+    medium::{COUNTERS, Medium, OBJECTS, revision},
+};
 
-/// `table\0key` to the JSON of the object.
-const OBJECTS: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("objects");
-/// `revision` to the last revision given out, so that a deletion never lets one be given out twice.
-const COUNTERS: TableDefinition<'_, &str, u64> = TableDefinition::new("counters");
-/// Everything is also in memory, so that the file needs next to no cache.
-const CACHE_BYTES: usize = 4 << 20;
 /// A group larger than this makes the first writer in it wait too long.
 const MAX_GROUP: usize = 1024;
-
-pub struct Opened {
-    pub database: Database,
-    pub revision: u64,
-    pub entries: Vec<Stored>,
-}
+/// Between two attempts to use a file again that refused a write.
+const RETRY: Duration = Duration::from_millis(500);
+/// Opening may have to check the whole file: at most a fifth of the time goes into it.
+const RETRY_SHARE: u32 = 4;
 
 pub struct Writer(mpsc::Sender<Job>);
 
@@ -38,71 +32,119 @@ pub struct Job {
     done: oneshot::Sender<Result<Arc<Record>, CommitError>>,
 }
 
-pub fn open(path: &Path, sync: bool) -> Result<Opened, Error> {
-    let failed = |source: redb::Error| Error::Open { path: path.to_owned(), source: Box::new(source) };
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| failed(error.into()))?;
-    }
-    let mut builder = Builder::new();
-    builder.set_cache_size(CACHE_BYTES);
-    let database = if sync {
-        builder.create(path).map_err(|error| failed(error.into()))?
-    } else {
-        let file = std::fs::OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)
-            .map_err(|error| failed(error.into()))?;
-        let backend = FileBackend::new(file).map_err(|error| failed(error.into()))?;
-        builder.create_with_backend(Unsynced(backend)).map_err(|error| failed(error.into()))?
-    };
-    let (revision, entries) = load(&database)
-        .map_err(|source| Error::Load { path: PathBuf::from(path), source: Box::new(source) })?;
-    Ok(Opened { database, revision, entries })
+/// The thread that writes.
+pub struct Thread {
+    pub medium: Medium,
+    pub jobs: mpsc::Receiver<Job>,
+    pub shared: Weak<Shared>,
 }
 
-fn load(database: &Database) -> Result<(u64, Vec<Stored>), redb::Error> {
-    let transaction = database.begin_write()?;
-    transaction.open_table(OBJECTS)?;
-    transaction.open_table(COUNTERS)?;
-    transaction.commit()?;
-    let transaction = database.begin_read()?;
-    let revision = transaction.open_table(COUNTERS)?.get("revision")?.map_or(0, |value| value.value());
-    let mut entries = Vec::new();
-    for entry in transaction.open_table(OBJECTS)?.iter()? {
-        let (key, json) = entry?;
-        if let Some((table, key)) = key.value().split_once('\0') {
-            entries.push(Stored {
-                table: table.to_owned(),
-                key: key.to_owned(),
-                json: json.value().to_vec(),
-            });
+/// The file, and what became of it.
+enum Disk {
+    Usable(Database),
+    Broken(Broken),
+}
+
+struct Broken {
+    why: Error,
+    /// The group that was refused, and its last revision. The file may have it nevertheless.
+    unknown: Option<(Vec<(TableId, Event)>, u64)>,
+    retry_at: Instant,
+}
+
+// === impl Thread ===
+
+impl Thread {
+    pub fn spawn(self, database: Database) {
+        if let Err(error) = std::thread::Builder::new().name("storage".into()).spawn(|| self.run(database)) {
+            tracing::error!(%error, "cannot start the storage thread; every write will fail");
         }
     }
-    Ok((revision, entries))
-}
 
-pub fn spawn(database: Database, jobs: mpsc::Receiver<Job>, shared: Weak<Shared>) {
-    let run = move || {
-        while let Ok(first) = jobs.recv() {
-            let mut group = vec![first];
+    fn run(self, database: Database) {
+        let mut disk = Disk::Usable(database);
+        loop {
+            let first = match &disk {
+                Disk::Usable(_) => self.jobs.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                Disk::Broken(broken) => {
+                    self.jobs.recv_timeout(broken.retry_at.saturating_duration_since(Instant::now()))
+                }
+            };
+            let mut group = match first {
+                Ok(first) => vec![first],
+                Err(mpsc::RecvTimeoutError::Timeout) => Vec::new(),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            };
             while group.len() < MAX_GROUP
-                && let Ok(job) = jobs.try_recv()
+                && let Ok(job) = self.jobs.try_recv()
             {
                 group.push(job);
             }
-            let Some(shared) = shared.upgrade() else { return };
-            commit_group(&database, &shared, group);
+            let Some(shared) = self.shared.upgrade() else { return };
+            disk = match disk {
+                Disk::Broken(broken) if broken.retry_at <= Instant::now() => self.mend(&shared, broken),
+                disk => disk,
+            };
+            disk = match disk {
+                Disk::Usable(database) => commit_group(&self.medium, database, &shared, group),
+                Disk::Broken(broken) => {
+                    for Job { done, .. } in group {
+                        drop(done.send(Err(CommitError::Failed(broken.why.clone()))));
+                    }
+                    Disk::Broken(broken)
+                }
+            };
         }
-    };
-    if let Err(error) = std::thread::Builder::new().name("storage".into()).spawn(run) {
-        tracing::error!(%error, "cannot start the storage thread; every write will fail");
+    }
+
+    /// Opens the file once more, and finds out what it holds of the group that was refused.
+    fn mend(&self, shared: &Shared, broken: Broken) -> Disk {
+        let began = Instant::now();
+        let opened = self.medium.open().and_then(|database| {
+            self.medium.try_room(&database)?;
+            let found = revision(&database).map_err(|error| self.medium.refused(&error))?;
+            Ok((database, found))
+        });
+        let still = |why: Error, unknown| {
+            let retry_at = Instant::now() + RETRY.max(began.elapsed() * RETRY_SHARE);
+            Disk::Broken(Broken { why, unknown, retry_at })
+        };
+        let (database, found) = match opened {
+            Ok(opened) => opened,
+            Err(why) => {
+                if why != broken.why {
+                    tracing::error!("{why}");
+                    shared.set_trouble(Some(&why));
+                }
+                return still(why, broken.unknown);
+            }
+        };
+        let mut state = shared.state.write().unwrap_or_else(PoisonError::into_inner);
+        if found != state.revision {
+            match broken.unknown {
+                // told as failed, but there all the same: who watches must hear of it
+                Some((events, revision)) if revision == found => {
+                    events.into_iter().for_each(|(table, event)| state.publish(table, event));
+                }
+                unknown => {
+                    let known = state.revision;
+                    drop(state);
+                    let why = Error::Commit(format!(
+                        "it was changed by somebody else: it is at revision {found}, this server at {known}"
+                    ));
+                    shared.set_trouble(Some(&why));
+                    return still(why, unknown);
+                }
+            }
+        }
+        drop(state);
+        shared.set_trouble(None);
+        tracing::info!("the storage file takes writes again");
+        Disk::Usable(database)
     }
 }
 
-fn commit_group(database: &Database, shared: &Shared, group: Vec<Job>) {
+fn commit_group(medium: &Medium, database: Database, shared: &Shared, group: Vec<Job>) -> Disk {
     let mut revision = shared.state.read().unwrap_or_else(PoisonError::into_inner).revision;
     // What earlier changes of this group made, for the later ones that touch the same object.
     let mut pending: HashMap<(TableId, Box<str>), Option<Arc<Record>>> = HashMap::new();
@@ -128,15 +170,19 @@ fn commit_group(database: &Database, shared: &Shared, group: Vec<Job>) {
         }
     }
     if events.is_empty() {
-        return;
+        return Disk::Usable(database);
     }
-    if let Err(error) = write(database, shared, &events, revision) {
-        tracing::error!(%error, "the storage file refused a group of {} writes", events.len());
-        let message = error.to_string();
+    if let Err(error) = write(&database, shared, &events, revision) {
+        // before it is opened again: it holds the lock of the file, and refuses everything after a failed write
+        drop(database);
+        let why = medium.refused(&error);
+        tracing::error!("{why}");
+        shared.set_trouble(Some(&why));
         for (done, _) in accepted {
-            drop(done.send(Err(CommitError::Failed(Error::Commit(message.clone())))));
+            drop(done.send(Err(CommitError::Failed(why.clone()))));
         }
-        return;
+        let retry_at = Instant::now() + RETRY;
+        return Disk::Broken(Broken { why, unknown: Some((events, revision)), retry_at });
     }
     let mut state = shared.state.write().unwrap_or_else(PoisonError::into_inner);
     for (table, event) in events {
@@ -146,6 +192,7 @@ fn commit_group(database: &Database, shared: &Shared, group: Vec<Job>) {
     for (done, record) in accepted {
         drop(done.send(Ok(record)));
     }
+    Disk::Usable(database)
 }
 
 fn write(
@@ -189,59 +236,5 @@ impl Writer {
         let (done, answer) = oneshot::channel();
         self.0.send(Job { table, change, done }).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
-    }
-}
-
-/// A file that leaves it to the operating system when data reaches the disk.
-#[derive(Debug)]
-struct Unsynced(FileBackend);
-
-impl StorageBackend for Unsynced {
-    fn len(&self) -> std::io::Result<u64> {
-        self.0.len()
-    }
-
-    fn read(&self, offset: u64, out: &mut [u8]) -> std::io::Result<()> {
-        self.0.read(offset, out)
-    }
-
-    fn set_len(&self, len: u64) -> std::io::Result<()> {
-        self.0.set_len(len)
-    }
-
-    fn sync_data(&self) -> std::io::Result<()> {
-        Ok(())
-    }
-
-    fn write(&self, offset: u64, data: &[u8]) -> std::io::Result<()> {
-        self.0.write(offset, data)
-    }
-
-    fn close(&self) -> std::io::Result<()> {
-        self.0.close()
-    }
-
-    fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.try_lock_range(start, end)
-    }
-
-    fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.try_lock_shared_range(start, end)
-    }
-
-    fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock_range(start, end)
-    }
-
-    fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.lock_shared_range(start, end)
-    }
-
-    fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.0.unlock_range(start, end)
-    }
-
-    fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.0.query_lock_range(start, end)
     }
 }

@@ -7,6 +7,7 @@
 
 mod file;
 mod log;
+mod medium;
 mod record;
 
 use std::{
@@ -18,6 +19,7 @@ use std::{
 
 use log::SharedLine;
 pub use log::{Action, Compacted, Event};
+use medium::Medium;
 pub use record::{Draft, Labels, Record};
 use tokio::sync::watch;
 
@@ -30,12 +32,14 @@ pub enum Storage {
     File { path: PathBuf, sync: bool },
 }
 
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    #[error("cannot open {}: {source}; is another server using it?", path.display())]
-    Open { path: PathBuf, source: Box<redb::Error> },
-    #[error("cannot read {}: {source}", path.display())]
-    Load { path: PathBuf, source: Box<redb::Error> },
+    #[error("cannot open {}: {why}; is another server using it?", path.display())]
+    Open { path: PathBuf, why: String },
+    #[error("cannot read {}: {why}", path.display())]
+    Load { path: PathBuf, why: String },
+    #[error("{}", disk::full(path))]
+    Full { path: PathBuf },
     #[error("the storage file refused a write: {0}")]
     Commit(String),
 }
@@ -68,6 +72,8 @@ pub struct Store(Arc<Shared>);
 struct Shared {
     state: RwLock<State>,
     file: Option<file::Writer>,
+    /// Why writes are refused.
+    trouble: RwLock<Option<Error>>,
 }
 
 #[derive(Default)]
@@ -119,18 +125,27 @@ impl Store {
     /// Also returns what the file holds; the caller puts it back with [`Store::restore`] once it knows the kinds.
     pub fn open(storage: &Storage) -> Result<(Self, Vec<Stored>), Error> {
         match storage {
-            Storage::Memory => {
-                Ok((Self(Arc::new(Shared { state: RwLock::new(State::default()), file: None })), Vec::new()))
-            }
-            Storage::File { path, sync } => {
-                let opened = file::open(path, *sync)?;
-                let state = State { revision: opened.revision, ..State::default() };
-                let (writer, jobs) = file::Writer::new();
-                let store = Self(Arc::new(Shared { state: RwLock::new(state), file: Some(writer) }));
-                file::spawn(opened.database, jobs, Arc::downgrade(&store.0));
-                Ok((store, opened.entries))
-            }
+            Storage::Memory => Ok((Self::new(State::default(), None), Vec::new())),
+            Storage::File { path, sync } => Self::on(Medium::File { path: path.clone(), sync: *sync }),
         }
+    }
+
+    fn on(medium: Medium) -> Result<(Self, Vec<Stored>), Error> {
+        let database = medium.open()?;
+        let (revision, entries) = medium.load(&database)?;
+        let (writer, jobs) = file::Writer::new();
+        let store = Self::new(State { revision, ..State::default() }, Some(writer));
+        file::Thread { medium, jobs, shared: Arc::downgrade(&store.0) }.spawn(database);
+        Ok((store, entries))
+    }
+
+    fn new(state: State, file: Option<file::Writer>) -> Self {
+        Self(Arc::new(Shared { state: RwLock::new(state), file, trouble: RwLock::default() }))
+    }
+
+    /// Why writes are refused, while they are.
+    pub fn trouble(&self) -> Option<Error> {
+        self.0.trouble.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The table of that name, made if it is new.
@@ -254,6 +269,14 @@ impl Store {
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
         self.0.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn set_trouble(&self, trouble: Option<&Error>) {
+        *self.trouble.write().unwrap_or_else(PoisonError::into_inner) = trouble.cloned();
     }
 }
 

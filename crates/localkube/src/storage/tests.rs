@@ -163,3 +163,55 @@ proptest! {
         })?;
     }
 }
+
+/// Until it takes a write: the file is tried again by itself.
+async fn until_writable(store: &Store) {
+    while store.trouble().is_some() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_disk_that_fills_up_and_gets_space_again() {
+    let disk = disk::testing::Disk::default();
+    let (store, _) = Store::on(Medium::Disk(disk.clone())).unwrap();
+    let table = store.table("things");
+    store.commit(table, Change::Create(draft("before", 1))).await.unwrap();
+    let mut watcher = store.watch(table, store.revision());
+
+    for round in 0..3 {
+        disk.set_full(true);
+        for _ in 0..3 {
+            let refused = store.commit(table, Change::Create(draft(&format!("during-{round}"), 2))).await;
+            assert!(matches!(refused, Err(CommitError::Failed(Error::Full { .. }))), "{refused:?}");
+            assert!(matches!(store.trouble(), Some(Error::Full { .. })), "{:?}", store.trouble());
+        }
+        // what is there can be read all the time
+        assert_eq!(store.get(table, "before").unwrap().to_value()["value"], 1);
+        disk.set_full(false);
+        until_writable(&store).await;
+        let after = Change::Create(draft(&format!("after-{round}"), 3));
+        store.commit(table, after).await.unwrap();
+    }
+    let names: Vec<String> =
+        all(&store, table, ReadAt::Latest).unwrap().into_iter().map(|(key, _)| key).collect();
+    assert_eq!(names, ["after-0", "after-1", "after-2", "before"]);
+    let told: Vec<String> =
+        watcher.poll_events().unwrap().0.iter().map(|event| event.record.key.to_string()).collect();
+    assert_eq!(told, ["after-0", "after-1", "after-2"]);
+
+    drop((watcher, store));
+    while disk.is_in_use() {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let (_, entries) = Store::on(Medium::Disk(disk)).unwrap();
+    assert_eq!(entries.iter().map(|entry| entry.key.as_str()).collect::<Vec<_>>(), names);
+}
+
+#[test]
+fn a_disk_that_is_full_at_the_start() {
+    let disk = disk::testing::Disk::default();
+    disk.set_full(true);
+    let refused = Store::on(Medium::Disk(disk)).err().unwrap();
+    assert!(matches!(refused, Error::Full { .. }), "{refused}");
+}

@@ -55,13 +55,18 @@ impl Kubelet {
 }
 
 /// The response of a node to `GET path`.
-pub async fn get(kubelet: &Kubelet, path: &str) -> Result<http::Response<hyper::body::Incoming>> {
+pub async fn get(
+    server: &ApiServer,
+    kubelet: &Kubelet,
+    path: &str,
+) -> Result<http::Response<hyper::body::Incoming>> {
     let unreachable = |why: String| {
         ApiError::internal(format!("Get \"https://{}:{}{path}\": {why}", kubelet.host, kubelet.port))
     };
     let tcp = TcpStream::connect((kubelet.host.as_str(), kubelet.port))
         .await
         .map_err(|error| unreachable(format!("dial tcp: {error}")))?;
+    let tcp_peer = tcp.peer_addr();
     let name = ServerName::try_from(kubelet.host.clone()).map_err(|error| unreachable(error.to_string()))?;
     // Kubelets sign their own serving certificates; the real server does not verify them by default either.
     let tls = TlsConnector::from(tls::trusting_anybody())
@@ -76,10 +81,14 @@ pub async fn get(kubelet: &Kubelet, path: &str) -> Result<http::Response<hyper::
             tracing::debug!(%error, "a connection to a node ended");
         }
     });
-    let request = http::Request::get(path)
-        .header(http::header::HOST, format!("{}:{}", kubelet.host, kubelet.port))
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| unreachable(error.to_string()))?;
+    let mut request =
+        http::Request::get(path).header(http::header::HOST, format!("{}:{}", kubelet.host, kubelet.port));
+    // Who answers elsewhere has proved nothing.
+    let is_here = tcp_peer.is_ok_and(|peer| peer.ip().is_loopback());
+    if let Some(token) = server.kubelet_token().filter(|_| is_here) {
+        request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
+    }
+    let request = request.body(Empty::<Bytes>::new()).map_err(|error| unreachable(error.to_string()))?;
     sender.send_request(request).await.map_err(|error| unreachable(error.to_string()))
 }
 

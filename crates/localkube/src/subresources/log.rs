@@ -35,7 +35,7 @@ pub async fn answer(call: &Call) -> Result<Response> {
         }
     }
     let path = format!("/containerLogs/{}/{name}/{container}{query}", call.target.namespace);
-    let response = kubelet::get(&kubelet, &path).await?;
+    let response = kubelet::get(&call.server, &kubelet, &path).await?;
     if !response.status().is_success() {
         let code = response.status().as_u16();
         let message = kubelet::text(response).await?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Cell, Column, cells, docs::Docs, pod};
+use super::{Cell, Column, cells, docs::Docs, more_cells, pod};
 
 type Compute = fn(&Value, Timestamp) -> Value;
 /// Name, type, priority, description (or, from a dot on, the field whose description it is), and how to find the cell.
@@ -102,6 +102,41 @@ pub fn columns(kind: &str, docs: &Docs) -> Arc<[Column]> {
             AGE,
         ],
         "RoleBinding" | "ClusterRoleBinding" => BINDINGS,
+        "DaemonSet" => DAEMON_SETS,
+        "Job" => JOBS,
+        "CronJob" => CRON_JOBS,
+        "Ingress" => INGRESSES,
+        "IngressClass" => &[
+            ("Name", "string", 0, ".metadata.name", |o, _| {
+                more_cells::marked_default(o, "ingressclass.kubernetes.io")
+            }),
+            ("Controller", "string", 0, "Controller that is responsible for handling this class", |o, _| {
+                cells::text(o, "/spec/controller")
+            }),
+            (
+                "Parameters",
+                "string",
+                0,
+                "A reference to a resource with additional parameters",
+                more_cells::parameters,
+            ),
+            AGE,
+        ],
+        "NetworkPolicy" => {
+            &[NAME, ("Pod-Selector", "string", 0, ".spec.podSelector", more_cells::pod_selector), AGE]
+        }
+        "PersistentVolume" => VOLUMES,
+        "PersistentVolumeClaim" => CLAIMS,
+        "StorageClass" => STORAGE_CLASSES,
+        "PriorityClass" => &[
+            NAME,
+            ("Value", "integer", 0, ".value", |o, _| cells::number(o, "/value")),
+            ("Global-Default", "boolean", 0, ".globalDefault", |o, _| (o["globalDefault"] == true).into()),
+            AGE,
+            ("PreemptionPolicy", "string", 0, ".preemptionPolicy", |o, _| {
+                cells::text(o, "/preemptionPolicy")
+            }),
+        ],
         // Kinds without columns of their own.
         _ => &[
             NAME,
@@ -112,6 +147,157 @@ pub fn columns(kind: &str, docs: &Docs) -> Arc<[Column]> {
     };
     rows.iter().map(|row| column(*row, docs)).collect()
 }
+
+const DAEMON_SETS: &[Row] = &[
+    NAME,
+    ("Desired", "integer", 0, ".status.desiredNumberScheduled", |o, _| {
+        cells::number(o, "/status/desiredNumberScheduled")
+    }),
+    ("Current", "integer", 0, ".status.currentNumberScheduled", |o, _| {
+        cells::number(o, "/status/currentNumberScheduled")
+    }),
+    ("Ready", "integer", 0, ".status.numberReady", |o, _| cells::number(o, "/status/numberReady")),
+    ("Up-to-date", "integer", 0, ".status.updatedNumberScheduled", |o, _| {
+        cells::number(o, "/status/updatedNumberScheduled")
+    }),
+    ("Available", "integer", 0, ".status.numberAvailable", |o, _| {
+        cells::number(o, "/status/numberAvailable")
+    }),
+    ("Node Selector", "string", 0, ".spec.template.spec.nodeSelector", |o, _| {
+        cells::labels(&o["spec"]["template"]["spec"]["nodeSelector"]).into()
+    }),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+const JOBS: &[Row] = &[
+    NAME,
+    ("Status", "string", 0, "Status of the job.", more_cells::job_status),
+    ("Completions", "string", 0, ".status.succeeded", more_cells::job_completions),
+    ("Duration", "string", 0, "Time required to complete the job.", more_cells::job_duration),
+    AGE,
+    CONTAINERS,
+    IMAGES,
+    SELECTOR,
+];
+
+const CRON_JOBS: &[Row] = &[
+    NAME,
+    ("Schedule", "string", 0, ".spec.schedule", |o, _| cells::text(o, "/spec/schedule")),
+    ("Timezone", "string", 0, ".spec.timeZone", |o, _| cells::or_none(&o["spec"]["timeZone"])),
+    ("Suspend", "boolean", 0, ".spec.suspend", |o, _| match o["spec"]["suspend"].as_bool() {
+        Some(true) => "True".into(),
+        Some(false) => "False".into(),
+        None => "<unset>".into(),
+    }),
+    ("Active", "integer", 0, ".status.active", |o, _| {
+        o["status"]["active"].as_array().map_or(0, Vec::len).into()
+    }),
+    ("Last Schedule", "string", 0, ".status.lastScheduleTime", more_cells::last_schedule),
+    AGE,
+    ("Containers", "string", 1, "Names of each container in the template.", |o, now| {
+        cells::containers(&o["spec"]["jobTemplate"], now)
+    }),
+    ("Images", "string", 1, "Images referenced by each container in the template.", |o, now| {
+        cells::images(&o["spec"]["jobTemplate"], now)
+    }),
+    ("Selector", "string", 1, ".spec.jobTemplate.spec.selector", |o, now| {
+        cells::selector(&o["spec"]["jobTemplate"], now)
+    }),
+];
+
+const INGRESSES: &[Row] = &[
+    NAME,
+    (
+        "Class",
+        "string",
+        0,
+        "The name of the IngressClass resource that should be used for additional configuration",
+        |o, _| cells::or_none(&o["spec"]["ingressClassName"]),
+    ),
+    (
+        "Hosts",
+        "string",
+        0,
+        "Hosts that incoming requests are matched against before the ingress rule",
+        more_cells::hosts,
+    ),
+    (
+        "Address",
+        "string",
+        0,
+        "Address is a list containing ingress points for the load-balancer",
+        more_cells::ingress_addresses,
+    ),
+    ("Ports", "string", 0, "Ports of TLS configurations that open", |o, _| {
+        let tls = o["spec"]["tls"].as_array().is_some_and(|list| !list.is_empty());
+        if tls { "80, 443" } else { "80" }.into()
+    }),
+    AGE,
+];
+
+const VOLUMES: &[Row] = &[
+    NAME,
+    ("Capacity", "string", 0, ".spec.capacity", |o, _| {
+        more_cells::or_zero(&o["spec"]["capacity"]["storage"])
+    }),
+    ("Access Modes", "string", 0, ".spec.accessModes", |o, _| {
+        more_cells::access_modes(&o["spec"]["accessModes"])
+    }),
+    ("Reclaim Policy", "string", 0, ".spec.persistentVolumeReclaimPolicy", |o, _| {
+        cells::text(o, "/spec/persistentVolumeReclaimPolicy")
+    }),
+    ("Status", "string", 0, ".status.phase", more_cells::phase_or_terminating),
+    ("Claim", "string", 0, ".spec.claimRef", |o, _| match &o["spec"]["claimRef"] {
+        Value::Null => "".into(),
+        claim => {
+            let text = |key: &str| claim[key].as_str().unwrap_or_default();
+            format!("{}/{}", text("namespace"), text("name")).into()
+        }
+    }),
+    ("StorageClass", "string", 0, "StorageClass of the pv", |o, _| cells::text(o, "/spec/storageClassName")),
+    ("VolumeAttributesClass", "string", 0, "VolumeAttributesClass of the pv", |o, _| {
+        more_cells::or_unset(&o["spec"]["volumeAttributesClassName"])
+    }),
+    ("Reason", "string", 0, ".status.reason", |o, _| cells::text(o, "/status/reason")),
+    AGE,
+    ("VolumeMode", "string", 1, ".spec.volumeMode", |o, _| more_cells::or_unset(&o["spec"]["volumeMode"])),
+];
+
+const CLAIMS: &[Row] = &[
+    NAME,
+    ("Status", "string", 0, ".status.phase", more_cells::phase_or_terminating),
+    ("Volume", "string", 0, ".spec.volumeName", |o, _| cells::text(o, "/spec/volumeName")),
+    ("Capacity", "string", 0, ".status.capacity", |o, _| match o["spec"]["volumeName"].as_str() {
+        Some(_) => more_cells::or_zero(&o["status"]["capacity"]["storage"]),
+        None => "".into(),
+    }),
+    ("Access Modes", "string", 0, ".status.accessModes", |o, _| match o["spec"]["volumeName"].as_str() {
+        Some(_) => more_cells::access_modes(&o["status"]["accessModes"]),
+        None => "".into(),
+    }),
+    ("StorageClass", "string", 0, "StorageClass of the pvc", |o, _| cells::text(o, "/spec/storageClassName")),
+    ("VolumeAttributesClass", "string", 0, "VolumeAttributesClass of the pvc", |o, _| {
+        more_cells::or_unset(&o["spec"]["volumeAttributesClassName"])
+    }),
+    AGE,
+    ("VolumeMode", "string", 1, ".spec.volumeMode", |o, _| more_cells::or_unset(&o["spec"]["volumeMode"])),
+];
+
+const STORAGE_CLASSES: &[Row] = &[
+    ("Name", "string", 0, ".metadata.name", |o, _| {
+        more_cells::marked_default(o, "storageclass.kubernetes.io")
+    }),
+    ("Provisioner", "string", 0, ".provisioner", |o, _| cells::text(o, "/provisioner")),
+    ("ReclaimPolicy", "string", 0, ".reclaimPolicy", |o, _| cells::text(o, "/reclaimPolicy")),
+    ("VolumeBindingMode", "string", 0, ".volumeBindingMode", |o, _| cells::text(o, "/volumeBindingMode")),
+    ("AllowVolumeExpansion", "string", 0, ".allowVolumeExpansion", |o, _| {
+        (o["allowVolumeExpansion"] == true).into()
+    }),
+    AGE,
+];
 
 const PODS: &[Row] = &[
     NAME,

@@ -39,11 +39,11 @@ pub fn human(seconds: i64) -> String {
     }
 }
 
-fn list(value: &Value) -> impl Iterator<Item = &Value> {
+pub(super) fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-fn plain(value: &Value) -> String {
+pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -51,7 +51,7 @@ fn plain(value: &Value) -> String {
     }
 }
 
-fn or(value: &Value, otherwise: &str) -> Value {
+pub(super) fn or(value: &Value, otherwise: &str) -> Value {
     let text = plain(value);
     if text.is_empty() { otherwise.into() } else { text.into() }
 }

@@ -4,6 +4,7 @@ mod builtin;
 mod cells;
 mod docs;
 mod jsonpath;
+mod more_cells;
 mod pod;
 
 use std::{borrow::Cow, sync::Arc};

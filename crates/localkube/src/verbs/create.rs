@@ -11,8 +11,9 @@ use crate::{
     convert, crd,
     error::{ApiError, Result},
     http::Response,
-    lifecycle, object, patch,
+    lifecycle, limits, object, patch,
     prepare::Context,
+    rbac,
     storage::{Change, CommitError, Draft, Record},
 };
 
@@ -81,6 +82,9 @@ pub async fn create_object(
             prepare(&mut candidate, None, &context)?;
         }
         admit::validate(call, &candidate, None)?;
+        rbac::check_grant(call, &candidate, None)?;
+        limits::check_ranges(call, &candidate)?;
+        limits::charge(call, &candidate, None, dry_run).await?;
         object::tidy_metadata(&mut candidate);
         if dry_run {
             let key = kind.key(object::namespace(&candidate), object::name(&candidate));
@@ -103,7 +107,7 @@ pub async fn create_object(
             Err(CommitError::Exists) if generated => {}
             Err(CommitError::Exists) => return Err(ApiError::already_exists(&subject, &name)),
             Err(CommitError::Stale) => return Err(ApiError::internal("a creation cannot be stale")),
-            Err(CommitError::Failed(error)) => return Err(ApiError::internal(error)),
+            Err(CommitError::Failed(error)) => return Err(ApiError::not_stored(&error)),
         }
     }
     let base = object::text(&object, &["metadata", "generateName"]);

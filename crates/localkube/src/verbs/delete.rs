@@ -18,6 +18,8 @@ use crate::{
     storage::{Change, CommitError, Draft, ReadAt, Record},
 };
 
+const ORPHANS_STAY: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set propagationPolicy=Orphan to suppress this warning";
+
 #[derive(Clone, Debug, Default)]
 pub struct DeleteOptions {
     pub grace_period: Option<i64>,
@@ -132,6 +134,13 @@ pub enum Deleted {
 pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Deleted> {
     let kind = &call.kind;
     let key = call.key();
+    let permanent = kind.rules.permanent;
+    if permanent.names.contains(&call.target.name.as_str()) {
+        return Err(ApiError::forbidden(&call.subject(), &call.target.name, permanent.why));
+    }
+    if kind.rules.orphans && options.propagation.is_none() {
+        call.warnings.add(ORPHANS_STAY.to_owned());
+    }
     let mut marked_here = None;
     loop {
         let record = match (call.find(), marked_here.take()) {
@@ -167,7 +176,7 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
                     marked_here = Some(Arc::clone(&record));
                     current = record;
                 }
-                Err(CommitError::Failed(error)) => return Err(ApiError::internal(error)),
+                Err(CommitError::Failed(error)) => return Err(ApiError::not_stored(&error)),
                 Err(_) => continue,
             }
             if kind.table_name == crd::TABLE {
@@ -185,7 +194,7 @@ pub async fn delete_object(call: &Call, options: &DeleteOptions) -> Result<Delet
                 }
                 return Ok(Deleted::Gone(record));
             }
-            Err(CommitError::Failed(error)) => return Err(ApiError::internal(error)),
+            Err(CommitError::Failed(error)) => return Err(ApiError::not_stored(&error)),
             Err(_) => {}
         }
     }

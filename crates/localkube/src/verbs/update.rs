@@ -13,8 +13,9 @@ use crate::{
     convert, crd,
     error::{ApiError, Result},
     http::Response,
-    lifecycle, object, patch,
+    lifecycle, limits, object, patch,
     prepare::Context,
+    rbac,
     registry::{Generation, StatusMetadata},
     storage::{Change, CommitError, Draft, Record},
 };
@@ -120,6 +121,7 @@ pub async fn update_object(
     for _ in 0..ATTEMPTS {
         let Some(record) = call.store().get(kind.table, &key) else {
             let proposal = propose(None)?;
+            rbac::check_creation(call)?;
             let mut object = proposal.object;
             if !object::uid(&object).is_empty() {
                 let why = format!(
@@ -144,8 +146,13 @@ pub async fn update_object(
         if !proposal.tracked {
             patch::track(call, Some(&live), &mut object);
         }
-        settle(call, &live, &mut object)?;
+        settle(call, &live, &mut object, options)?;
         admit::validate(call, &object, Some(&live))?;
+        rbac::check_grant(call, &object, Some(&live))?;
+        if matches!(call.target.subresource.as_str(), "" | "resize") && !object::is_deleting(&live) {
+            limits::check_ranges(call, &object)?;
+            limits::charge(call, &object, Some(&live), dry_run).await?;
+        }
         count_generation(call, &live, &mut object);
         object::tidy_metadata(&mut object);
         patch::keep_times(&live, &mut object);
@@ -184,14 +191,14 @@ pub async fn update_object(
                 return Ok(Outcome::Stored(record));
             }
             Err(CommitError::Stale | CommitError::Exists) => {}
-            Err(CommitError::Failed(error)) => return Err(ApiError::internal(error)),
+            Err(CommitError::Failed(error)) => return Err(ApiError::not_stored(&error)),
         }
     }
     Err(ApiError::modified(&call.subject(), &call.target.name))
 }
 
 /// Keeps from `live` what this request may not change.
-fn settle(call: &Call, live: &Value, object: &mut Value) -> Result<()> {
+fn settle(call: &Call, live: &Value, object: &mut Value, options: &str) -> Result<()> {
     let kind = &call.kind;
     let subject = call.subject();
     let name = &call.target.name;
@@ -215,6 +222,11 @@ fn settle(call: &Call, live: &Value, object: &mut Value) -> Result<()> {
     }
     let uid = object::uid(object).to_owned();
     if !uid.is_empty() && uid != object::uid(live) {
+        // Only a PUT names the object that it is based on; a patch tries to change it.
+        if options == "PatchOptions" {
+            let error = FieldError::invalid("metadata.uid", uid.as_str(), "field is immutable");
+            return Err(ApiError::invalid(&subject, name, &[error]));
+        }
         let why = format!(
             "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             kind.plural,
@@ -293,12 +305,12 @@ fn set_or_remove(object: &mut Value, key: &str, value: Option<Value>) {
 }
 
 fn count_generation(call: &Call, live: &Value, object: &mut Value) {
-    // Being placed on a node is no change of what a pod shall be.
-    if call.target.subresource == "binding" {
+    // Being placed on a node is no change of what a pod shall be, nor is what a controller notes beside the status.
+    if matches!(call.target.subresource.as_str(), "binding" | "status") {
         return;
     }
     let changed = match call.kind.rules.generation {
-        Generation::None => return,
+        Generation::None | Generation::First => return,
         Generation::Spec => live.get("spec") != object.get("spec"),
         Generation::SpecAndAnnotations => {
             live.get("spec") != object.get("spec")

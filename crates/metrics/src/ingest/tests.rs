@@ -40,7 +40,11 @@ impl Scene {
 
     fn series(&self) -> String {
         let range = TimeRange { min: 0, max: i64::MAX };
-        let all = self.database.store().series_labels(&[vec![]], range).unwrap();
+        let all = self
+            .database
+            .view()
+            .series_labels(&[vec![]], range, &promql::Budget::new(Default::default()))
+            .unwrap();
         all.iter().map(|l| format!("{l}\n")).collect()
     }
 }
@@ -63,7 +67,7 @@ fn wanted_series_get_the_labels_of_their_target() {
     .assert_eq(&scene.series());
     assert_eq!(scene.cache.len(), 3);
     assert_eq!(scene.scrape(body), Ok(3));
-    assert_eq!(scene.database.store().figures().total_points, 6);
+    assert_eq!(scene.database.view().figures().total_points, 6);
 }
 
 #[test]
@@ -73,7 +77,7 @@ fn a_broken_body_stores_nothing_and_too_many_series_are_refused() {
         scene.scrape("a{x=\"1\"} 1\na{x=\"2\"} one\n").unwrap_err().to_string(),
         "line 2: \"one\" is not a number"
     );
-    assert_eq!(scene.database.store().figures(), store::Figures::default());
+    assert_eq!(scene.database.view().figures(), store::Figures::default());
     let many: String = (0..5).map(|i| format!("a{{x=\"{i}\"}} 1\n")).collect();
     let error = scene.scrape(&many).unwrap_err();
     assert!(
@@ -88,7 +92,7 @@ fn a_bare_name_is_not_mistaken_for_one_with_labels() {
     let mut scene = Scene::new(&["a"]);
     assert_eq!(scene.scrape("a 1\n"), Ok(1));
     assert_eq!(scene.scrape("a {x=\"1\"} 2\na 3\n"), Ok(2));
-    assert_eq!(scene.database.store().figures().series_count, 2);
+    assert_eq!(scene.database.view().figures().series_count, 2);
 }
 
 #[test]
@@ -104,6 +108,6 @@ fn other_wanted_names_or_another_store_make_the_cache_start_anew() {
     let bytes = scene.database.snapshot();
     scene.database.restore(&bytes).unwrap();
     assert_eq!(scene.scrape("c 2\na 2\n"), Ok(2), "references into the old store are noticed");
-    let figures = scene.database.store().figures();
+    let figures = scene.database.view().figures();
     assert_eq!((figures.series_count, figures.total_points), (3, 2 + 3 + 2));
 }

@@ -230,7 +230,7 @@ impl Scene {
 
     fn ask(&self, query: &str) -> Vec<f64> {
         let result =
-            promql::query_instant(query, &*self.database.store(), self.clock.now(), Default::default());
+            promql::query_instant(query, &*self.database.view(), self.clock.now(), Default::default());
         match result.unwrap().value {
             Value::Vector(samples) => samples.into_iter().map(|s| s.point.value).collect(),
             other => panic!("{other:?}"),

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use promql::Labels;
 
 use crate::Millis;
-use crate::store::{Options, Store, Target};
+use crate::store::{Options, Store, Target, View};
 use reader::Reader;
 use writer::Writer;
 
@@ -42,25 +42,26 @@ pub enum Error {
     TooLarge { what: &'static str, limit: usize },
 }
 
-pub fn encode(store: &Store) -> Vec<u8> {
-    let targets = store.sorted_targets();
+pub fn encode(view: &View) -> Vec<u8> {
+    let targets = view.targets();
     let mut strings = Strings::default();
     let mut body = Writer::default();
     body.count(targets.len());
-    for (name, target) in targets {
+    let mut values: Vec<f64> = Vec::new();
+    for (name, times, series) in targets {
         body.count(strings.id(name));
-        write_times(&mut body, target.times());
-        let series: Vec<_> = target.slots.iter().filter_map(|&slot| store.series(slot)).collect();
-        let visible: Vec<_> = series.into_iter().filter(|s| !target.columns(s).1.is_empty()).collect();
+        write_times(&mut body, times.visible());
+        let visible: Vec<_> = series.into_iter().filter(|s| !times.of(s).1.is_empty()).collect();
         body.count(visible.len());
         for series in visible {
             body.count(series.labels.iter().count());
             for text in series.labels.iter().flat_map(|(name, value)| [name, value]) {
                 body.count(strings.id(text));
             }
-            let (_, values) = target.columns(series);
-            body.varint(series.first_row.saturating_sub(target.first_visible_row()));
-            column::write(&mut body, values);
+            body.varint(series.first_row.saturating_sub(times.first_visible_row()));
+            values.clear();
+            values.extend(series.column.values(times.of(series).1));
+            column::write(&mut body, &values);
         }
     }
     let mut out = Writer::default();

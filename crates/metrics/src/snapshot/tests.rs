@@ -1,4 +1,4 @@
-use promql::{STALE, SeriesSource, TimeRange};
+use promql::{Budget, Limits, STALE, SeriesSource, TimeRange};
 use proptest::prelude::*;
 
 use super::*;
@@ -11,7 +11,8 @@ fn contents(store: &Store) -> Contents {
     let mut all = Vec::new();
     let everything = TimeRange { min: Millis::MIN, max: Millis::MAX };
     store
-        .select(&[], everything, &mut |series| {
+        .view()
+        .select(&[], everything, &Budget::new(Limits::default()), &mut |series| {
             let samples = series.timestamps.iter().zip(series.values).map(|(t, v)| (*t, v.to_bits()));
             all.push((series.labels.clone(), samples.collect()));
             Ok(())
@@ -44,14 +45,14 @@ fn a_store_is_the_same_after_a_round_trip_and_lives_on() {
         vec![Some(1.0), None, Some(0.1)],
         vec![Some(1e300), Some(STALE), Some(-5.0)],
     ]);
-    let mut copy = decode(&encode(&store), Options::default()).unwrap();
+    let mut copy = decode(&encode(&store.view()), Options::default()).unwrap();
     assert_eq!(contents(&copy), contents(&store));
-    assert_eq!(copy.figures(), store.figures());
+    assert_eq!(copy.view().figures(), store.view().figures());
     let labels = Labels::from_pairs([("__name__", "m"), ("i", "0"), ("t", "t0")]);
     let mut batch = Batch::new();
     batch.push_fresh(labels, 2.0, None);
     copy.commit("t0", 1_700_000_100_000, batch).unwrap();
-    assert_eq!(copy.figures().series_count, store.figures().series_count);
+    assert_eq!(copy.view().figures().series_count, store.view().figures().series_count);
 }
 
 #[test]
@@ -61,7 +62,7 @@ fn steady_data_is_small() {
         .map(|i| vec![Some(3.0), Some(1e6 + 37.0 * f64::from(i)), Some(f64::from(i % 7) / 10.0)])
         .collect();
     let sizes: Vec<usize> = (0..=3)
-        .map(|n| encode(&store_of(&rows.iter().map(|r| r[..n].to_vec()).collect::<Vec<_>>())).len())
+        .map(|n| encode(&store_of(&rows.iter().map(|r| r[..n].to_vec()).collect::<Vec<_>>()).view()).len())
         .collect();
     let per_sample: Vec<f64> = sizes.windows(2).map(|w| (w[1] - w[0]) as f64 / 720.0).collect();
     assert!(
@@ -72,7 +73,7 @@ fn steady_data_is_small() {
 
 #[test]
 fn foreign_bytes_are_told_apart() {
-    let good = encode(&store_of(&[vec![Some(1.0)]]));
+    let good = encode(&store_of(&[vec![Some(1.0)]]).view());
     let decode = |bytes: &[u8]| decode(bytes, Options::default()).unwrap_err();
     assert_eq!(decode(b""), Error::NotASnapshot);
     assert_eq!(decode(b"{\"json\":1}"), Error::NotASnapshot);
@@ -91,7 +92,7 @@ fn foreign_bytes_are_told_apart() {
 
 #[test]
 fn a_snapshot_cannot_outgrow_the_store() {
-    let bytes = encode(&store_of(&vec![vec![Some(1.0); 10]; 20]));
+    let bytes = encode(&store_of(&vec![vec![Some(1.0); 10]; 20]).view());
     let decode = |options| decode(&bytes, options).unwrap_err();
     assert_eq!(
         decode(Options { max_series: 5, ..Options::default() }),
@@ -111,7 +112,7 @@ proptest! {
         any::<f64>(), (-1000..1000_i32).prop_map(f64::from), any::<u64>().prop_map(f64::from_bits), Just(0.5)
     ]), 4), 0..40)) {
         let store = store_of(&rows);
-        let copy = decode(&encode(&store), Options::default()).unwrap();
+        let copy = decode(&encode(&store.view()), Options::default()).unwrap();
         prop_assert_eq!(contents(&copy), contents(&store));
     }
 
@@ -123,12 +124,12 @@ proptest! {
     /// Damage at one place keeps the rest plausible, so that it gets deep into the reader.
     #[test]
     fn damage_never_panics(at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        let mut bytes = encode(&store_of(&vec![vec![Some(1.0), Some(0.1), None, Some(7.0)]; 9]));
+        let mut bytes = encode(&store_of(&vec![vec![Some(1.0), Some(0.1), None, Some(7.0)]; 9]).view());
         let at = at.index(bytes.len());
         bytes[at] = byte;
         if let Ok(store) = decode(&bytes, Options::default()) {
             contents(&store);
-            encode(&store);
+            encode(&store.view());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use promql::{Labels, STALE};
 
 use super::target::ByText;
-use super::{Error, Series, SeriesRef, Slot, Store, Target};
+use super::{Column, Error, Series, SeriesRef, Slot, Store, Target};
 use crate::Millis;
 
 /// The samples of one scrape.
@@ -75,14 +75,14 @@ impl Store {
             None => Arc::from(target),
         };
         let entry = self.targets.entry(name.clone()).or_default();
-        if let Some(last) = entry.last_time().filter(|last| *last >= time) {
+        if let Some(last) = entry.times.last().filter(|last| *last >= time) {
             return Err(Error::NotNewer { time, last });
         }
         if batch.is_empty() && !self.has_living(&name) {
             self.expire_target(&name, time);
             return Ok(Committed::default());
         }
-        let Some(row) = self.targets.get_mut(&name).map(|t| t.push_row(time)) else {
+        let Some(row) = self.targets.get_mut(&name).map(|t| t.times.push_row(time)) else {
             return Ok(Committed::default());
         };
         let mut committed = Committed::default();
@@ -115,9 +115,7 @@ impl Store {
 
     /// Returns how many samples were stored: the first one of a series in a scrape counts.
     fn write(&mut self, slot: u32, row: u64, value: f64) -> usize {
-        let Some(series) = self.slots.get_mut(slot as usize).and_then(|s| s.series.as_mut()) else {
-            return 0;
-        };
+        let Some(series) = self.series_mut(slot) else { return 0 };
         if series.end_row() > row {
             self.counters.duplicates += 1;
             return 0;
@@ -151,12 +149,13 @@ impl Store {
             self.slots.push(Slot::default());
             self.slots.len() as u32 - 1
         });
-        self.index.insert(&labels, slot, &mut self.interner);
+        Arc::make_mut(&mut self.index).insert(&labels, slot, &mut self.interner);
         let owner = self.targets.get_mut(target)?;
         owner.slots.push(slot);
         owner.by_labels.insert(ByText(labels.clone()), slot);
         let entry = self.slots.get_mut(slot as usize)?;
-        entry.series = Some(Series { labels, target: target.clone(), first_row: row, values: Vec::new() });
+        let series = Series { labels, target: target.clone(), first_row: row, column: Column::default() };
+        entry.series = Some(Arc::new(series));
         Some(SeriesRef { store: self.id, slot, generation: entry.generation })
     }
 
@@ -167,7 +166,7 @@ impl Store {
                 continue;
             };
             if series.end_row() <= row && !series.is_ended() {
-                self.n_points += series.append(row, STALE);
+                self.n_points += Arc::make_mut(series).append(row, STALE);
             }
         }
     }
@@ -193,10 +192,11 @@ impl Store {
         let series = self.resolve(target, labels, first_row, &mut true).ok_or(limit)?;
         // Of two columns with one name the first one stands.
         if self.n_series() > n_before
-            && let Some(entry) = self.slots.get_mut(series.slot as usize).and_then(|s| s.series.as_mut())
+            && let Some(entry) = self.series_mut(series.slot)
         {
-            self.n_points += values.len();
-            entry.values = values;
+            let n_points = values.len();
+            entry.column = values.into();
+            self.n_points += n_points;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Forgetting: what is too old, and what must make room.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::Store;
 use super::target::ByText;
@@ -12,16 +13,20 @@ impl Store {
         let Some(target) = self.targets.get_mut(name) else { return };
         let mut max_rows = self.options.max_rows;
         if self.n_points > self.options.max_points {
-            max_rows = max_rows.min(target.times().len().saturating_sub(1)).max(2);
+            max_rows = max_rows.min(target.times.visible().len().saturating_sub(1)).max(2);
         }
-        let Some(first_row) = target.expire(oldest, max_rows) else { return };
-        let is_over = target.times().is_empty();
+        let Some(first_row) = target.times.expire(oldest, max_rows) else { return };
+        let is_over = target.times.visible().is_empty();
         let mut gone = Vec::new();
         for &slot in &target.slots {
             let series = self.slots.get_mut(slot as usize).and_then(|s| s.series.as_mut());
             let Some(series) = series else { continue };
+            if series.first_row >= first_row {
+                continue;
+            }
+            let series = Arc::make_mut(series);
             self.n_points -= series.cut_before(first_row);
-            if series.values.is_empty() {
+            if series.column.is_empty() {
                 gone.push(slot);
             }
         }
@@ -38,9 +43,9 @@ impl Store {
             let Some(target) = self.targets.get(name) else { return Vec::new() };
             let slots = target.slots.iter().filter_map(|&slot| Some((slot, self.series(slot)?)));
             // A series without values was made a moment ago, for the scrape that is being stored.
-            let ended = slots.filter(|(_, s)| s.is_ended() && !s.values.is_empty());
+            let ended = slots.filter(|(_, s)| s.is_ended() && !s.column.is_empty());
             ended
-                .map(|(slot, s)| (target.columns(s).0.last().copied().unwrap_or(Millis::MIN), slot))
+                .map(|(slot, s)| (target.times.of(s).0.last().copied().unwrap_or(Millis::MIN), slot))
                 .collect()
         };
         let most = self.targets.keys().map(|name| (name.clone(), ended(name))).max_by_key(|(_, e)| e.len());
@@ -64,11 +69,11 @@ impl Store {
             if let Some(series) = entry.series.take() {
                 entry.generation = entry.generation.wrapping_add(1);
                 self.free.push(slot);
-                self.n_points -= series.values.len();
-                labels.push(series.labels);
+                self.n_points -= series.column.len();
+                labels.push(series.labels.clone());
             }
         }
-        self.index.remove(&labels, &gone);
+        Arc::make_mut(&mut self.index).remove(&labels, &gone);
         if let Some(target) = self.targets.get_mut(target) {
             target.slots.retain(|slot| !gone.contains(slot));
             for labels in labels {

@@ -4,13 +4,16 @@ use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use promql::{Interner, Labels, Matcher};
+use promql::{Budget, Interner, Labels, Matcher, Result};
 
 /// For each label name and value the ascending slots of the series that carry it.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Index {
     by_name: HashMap<Arc<str>, HashMap<Arc<str>, Vec<u32>>>,
 }
+
+/// Slots, ascending, and the matchers that remain to be asked of each; without slots it may be any.
+pub(super) type Candidates<'i, 'm> = (Option<Cow<'i, [u32]>>, Vec<&'m Matcher>);
 
 impl Index {
     pub(super) fn insert(&mut self, labels: &Labels, slot: u32, interner: &mut Interner) {
@@ -52,28 +55,42 @@ impl Index {
     pub(super) fn candidates<'m>(
         &self,
         matchers: &'m [Matcher],
-    ) -> (Option<Cow<'_, [u32]>>, Vec<&'m Matcher>) {
+        budget: &Budget<'_>,
+    ) -> Result<Candidates<'_, 'm>> {
         // A matcher that accepts "" also accepts series without the label, which the index does not list.
         let (narrowing, rest): (Vec<&Matcher>, Vec<&Matcher>) = matchers.iter().partition(|m| !m.matches(""));
-        let mut lists: Vec<Cow<'_, [u32]>> = narrowing.iter().map(|m| self.postings(m)).collect();
+        let mut lists: Vec<Cow<'_, [u32]>> =
+            narrowing.iter().map(|m| self.postings(m, budget)).collect::<Result<_>>()?;
         lists.sort_by_key(|list| list.len());
         let candidates = lists.into_iter().reduce(|few, many| Cow::Owned(intersection(&few, &many)));
-        (candidates, rest)
+        Ok((candidates, rest))
     }
 
-    fn postings(&self, matcher: &Matcher) -> Cow<'_, [u32]> {
-        let Some(values) = self.by_name.get(&*matcher.name) else { return Cow::Borrowed(&[]) };
-        let lists: Vec<&Vec<u32>> = match matcher.exact_values() {
-            Some(exact) => exact.iter().filter_map(|v| values.get(&**v)).collect(),
-            None => values.iter().filter(|(v, _)| matcher.matches(v)).map(|(_, list)| list).collect(),
-        };
-        if let [one] = lists[..] {
-            return Cow::Borrowed(one);
+    fn postings(&self, matcher: &Matcher, budget: &Budget<'_>) -> Result<Cow<'_, [u32]>> {
+        let Some(values) = self.by_name.get(&*matcher.name) else { return Ok(Cow::Borrowed(&[])) };
+        let mut lists: Vec<&Vec<u32>> = Vec::new();
+        match matcher.exact_values() {
+            Some(exact) => lists.extend(exact.iter().filter_map(|v| values.get(&**v))),
+            None => {
+                for (value, list) in values {
+                    budget.work(8 + value.len() / 8)?;
+                    if matcher.matches(value) {
+                        lists.push(list);
+                    }
+                }
+            }
         }
+        budget.take_all::<&Vec<u32>>(lists.len())?;
+        if let [one] = lists[..] {
+            return Ok(Cow::Borrowed(one));
+        }
+        let n_slots = lists.iter().map(|list| list.len()).sum();
+        budget.take_all::<u32>(n_slots)?;
+        budget.work(n_slots)?;
         let mut all: Vec<u32> = lists.into_iter().flatten().copied().collect();
         all.sort_unstable();
         all.dedup();
-        Cow::Owned(all)
+        Ok(Cow::Owned(all))
     }
 }
 

@@ -1,19 +1,21 @@
 //! The last half hour of every wanted series, in memory.
 //!
 //! All series of a target are read in one scrape, so they share one column of times; each series has a column of
-//! values beside it. A value costs 8 bytes and needs no decoding: a query reads the columns where they lie. Where a
-//! series was missing from a scrape, its column holds a stale marker, which ends it for queries.
+//! values beside it. A value costs 8 bytes and needs no decoding. Where a series was missing from a scrape, its column
+//! holds a stale marker, which ends it for queries. Queries read a [`View`], which shares the columns: scrapes do not
+//! wait for them.
 //!
 //! A sample gets the time of its scrape: timestamps that targets write are read and dropped. That keeps the columns
 //! aligned, and an autoscaler wants to know when a figure was seen.
 
 mod batch;
+mod column;
 mod evict;
 mod index;
-mod select;
 mod target;
 #[cfg(test)]
 mod tests;
+mod view;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +25,10 @@ use promql::{Interner, Labels};
 use serde::Serialize;
 
 pub use batch::{Batch, Committed};
+pub(crate) use column::Column;
 use index::Index;
 pub(crate) use target::Target;
+pub use view::View;
 
 use crate::Millis;
 
@@ -62,7 +66,7 @@ pub struct Store {
     slots: Vec<Slot>,
     free: Vec<u32>,
     targets: HashMap<Arc<str>, Target>,
-    index: Index,
+    index: Arc<Index>,
     interner: Interner,
     /// Values held, hidden ones and stale markers included.
     n_points: usize,
@@ -96,16 +100,16 @@ pub struct Figures {
 #[derive(Debug, Default)]
 struct Slot {
     generation: u32,
-    series: Option<Series>,
+    series: Option<Arc<Series>>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Series {
     pub(crate) labels: Labels,
     target: Arc<str>,
     /// The row of its target that its first value belongs to.
     pub(crate) first_row: u64,
-    pub(crate) values: Vec<f64>,
+    pub(crate) column: Column,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -128,7 +132,7 @@ impl Store {
             slots: Vec::new(),
             free: Vec::new(),
             targets: HashMap::new(),
-            index: Index::default(),
+            index: Arc::default(),
             interner: Interner::default(),
             n_points: 0,
             counters: Counters::default(),
@@ -143,11 +147,6 @@ impl Store {
         self.counters
     }
 
-    /// The time of the newest sample.
-    pub fn latest(&self) -> Option<Millis> {
-        self.targets.values().filter_map(Target::last_time).max()
-    }
-
     /// Forgets what is older than the retention, also of targets that are scraped no more.
     pub fn expire(&mut self, now: Millis) {
         let names: Vec<Arc<str>> = self.targets.keys().cloned().collect();
@@ -157,35 +156,16 @@ impl Store {
         self.interner.shrink();
     }
 
-    pub fn figures(&self) -> Figures {
-        let mut seconds = std::collections::HashSet::new();
-        let mut figures = Figures::default();
-        for target in self.targets.values() {
-            seconds.extend(target.times().iter().map(|t| t.div_euclid(1000)));
-            for series in target.slots.iter().filter_map(|&slot| self.series(slot)) {
-                let (_, values) = target.columns(series);
-                let n = values.iter().filter(|v| !promql::is_stale(**v)).count();
-                figures.total_points += n;
-                figures.series_count += usize::from(n > 0);
-            }
-        }
-        figures.timestamp_buckets = seconds.len();
-        figures
+    pub(crate) fn series(&self, slot: u32) -> Option<&Series> {
+        self.slots.get(slot as usize)?.series.as_deref()
     }
 
-    pub(crate) fn series(&self, slot: u32) -> Option<&Series> {
-        self.slots.get(slot as usize)?.series.as_ref()
+    fn series_mut(&mut self, slot: u32) -> Option<&mut Series> {
+        self.slots.get_mut(slot as usize)?.series.as_mut().map(Arc::make_mut)
     }
 
     pub(crate) fn n_series(&self) -> usize {
         self.slots.len() - self.free.len()
-    }
-
-    /// Targets by name.
-    pub(crate) fn sorted_targets(&self) -> Vec<(&Arc<str>, &Target)> {
-        let mut all: Vec<_> = self.targets.iter().collect();
-        all.sort_by_key(|(name, _)| *name);
-        all
     }
 }
 
@@ -198,22 +178,21 @@ impl Default for Store {
 impl Series {
     /// The first row behind its values.
     pub(crate) fn end_row(&self) -> u64 {
-        self.first_row + self.values.len() as u64
+        self.first_row + self.column.len() as u64
     }
 
     fn is_ended(&self) -> bool {
-        self.values.last().is_none_or(|v| promql::is_stale(*v))
+        self.column.last().is_none_or(promql::is_stale)
     }
 
     /// Appends at `row`, with stale markers where the series was missing in between. Returns how many values that makes.
     fn append(&mut self, row: u64, value: f64) -> usize {
         let n_missing = row.saturating_sub(self.end_row()) as usize;
-        if self.values.len() + n_missing >= self.values.capacity() {
-            // Doubling would leave up to half of the memory unused; an eighth keeps 10,000 series × 360 below 40 MB.
-            self.values.reserve_exact(n_missing + (self.values.len() / 8).max(8));
+        self.column.reserve(n_missing + 1);
+        for _ in 0..n_missing {
+            self.column.push(promql::STALE);
         }
-        self.values.extend(std::iter::repeat_n(promql::STALE, n_missing));
-        self.values.push(value);
+        self.column.push(value);
         n_missing + 1
     }
 }

@@ -1,5 +1,5 @@
 use expect_test::{Expect, expect};
-use promql::{Limits, MatchOp, Matcher, STALE, SeriesSource, TimeRange, Value, is_stale};
+use promql::{Budget, Limits, MatchOp, Matcher, STALE, SeriesSource, TimeRange, Value, is_stale};
 use proptest::prelude::*;
 
 use super::*;
@@ -26,18 +26,22 @@ fn scrape(store: &mut Store, target: &str, seconds: Millis, samples: &[(&str, f6
 
 /// Every series with its samples, `x` for stale.
 fn dump(store: &Store) -> String {
+    dump_view(&store.view())
+}
+
+fn dump_view(view: &View) -> String {
     let mut lines = Vec::new();
     let everything = TimeRange { min: Millis::MIN, max: Millis::MAX };
-    store
-        .select(&[], everything, &mut |series| {
-            let samples = series.timestamps.iter().zip(series.values).map(|(t, v)| {
-                let value = if is_stale(*v) { "x".to_string() } else { v.to_string() };
-                format!("{}:{value}", t / SECOND)
-            });
-            lines.push(format!("{} {}\n", series.labels, samples.collect::<Vec<_>>().join(" ")));
-            Ok(())
-        })
-        .unwrap();
+    let budget = Budget::new(Limits::default());
+    view.select(&[], everything, &budget, &mut |series| {
+        let samples = series.timestamps.iter().zip(series.values).map(|(t, v)| {
+            let value = if is_stale(*v) { "x".to_string() } else { v.to_string() };
+            format!("{}:{value}", t / SECOND)
+        });
+        lines.push(format!("{} {}\n", series.labels, samples.collect::<Vec<_>>().join(" ")));
+        Ok(())
+    })
+    .unwrap();
     lines.sort();
     lines.concat()
 }
@@ -47,9 +51,28 @@ fn check(store: &Store, expected: Expect) {
 }
 
 fn ask(store: &Store, query: &str, seconds: Millis) -> Vec<(String, f64)> {
-    let result = promql::query_instant(query, store, seconds * SECOND, Limits::default()).unwrap();
+    let result = promql::query_instant(query, &store.view(), seconds * SECOND, Limits::default()).unwrap();
     let Value::Vector(samples) = result.value else { panic!("not a vector: {result:?}") };
     samples.into_iter().map(|s| (s.labels.to_string(), s.point.value)).collect()
+}
+
+/// Scrapes, ends, evictions and expiry go on; who holds a view sees none of it.
+#[test]
+fn a_view_stays_as_it_was() {
+    let options = Options { retention: 60 * SECOND, max_series: 20, ..Options::default() };
+    let mut store = Store::new(options);
+    let mut views = Vec::new();
+    for n in 0..200 {
+        let all: Vec<String> = (n / 5..n / 5 + 8).map(|i| format!("m i={i}")).collect();
+        let samples: Vec<(&str, f64)> = all.iter().map(|series| (series.as_str(), n as f64)).collect();
+        scrape(&mut store, if n % 3 == 0 { "t" } else { "u" }, n, &samples);
+        let view = store.view();
+        views.push((dump_view(&view), view));
+    }
+    assert!(store.counters().evicted > 0);
+    for (then, view) in &views {
+        assert_eq!(dump_view(view), *then);
+    }
 }
 
 #[test]
@@ -74,9 +97,9 @@ fn missing_series_and_failed_scrapes_end_series() {
     assert_eq!(ask(&store, "sum_over_time(b[1m])", 30)[0].1, 5.0);
     assert_eq!(ask(&store, "rate(a[1m])", 30)[0].1, 2.0 * 15.0 / 10.0 / 60.0);
     // Six scrapes, the one at 25 s had nothing to end.
-    let figures = store.figures();
+    let figures = store.view().figures();
     assert_eq!((figures.timestamp_buckets, figures.series_count, figures.total_points), (5, 3, 6));
-    assert_eq!(store.latest(), Some(30 * SECOND));
+    assert_eq!(store.view().latest(), Some(30 * SECOND));
 }
 
 #[test]
@@ -93,7 +116,7 @@ fn a_sample_counts_once_per_scrape_and_time_goes_forward() {
     "#]],
     );
     assert!(store.commit("unknown", 0, Batch::new()).unwrap().learned.is_empty());
-    assert_eq!(store.figures().timestamp_buckets, 1, "nothing to end makes no row");
+    assert_eq!(store.view().figures().timestamp_buckets, 1, "nothing to end makes no row");
 }
 
 #[test]
@@ -136,7 +159,7 @@ fn matchers_select_by_index_and_by_value() {
     let x = |op, value| Matcher::new("x", op, value).unwrap();
     let range = TimeRange { min: 0, max: 5_500 };
     let selectors = [vec![x(MatchOp::Regex, "1.*")], vec![x(MatchOp::Equal, "2")]];
-    let found = store.series_labels(&selectors, range).unwrap();
+    let found = store.view().series_labels(&selectors, range, &Budget::new(Limits::default())).unwrap();
     assert_eq!(found, [labels("a x=1 y=1"), labels("a x=2"), labels("b x=1")]);
 }
 
@@ -147,7 +170,7 @@ fn old_samples_series_and_targets_are_forgotten() {
         let early = if t < 10 { &[("a", 1.0), ("early", 1.0)][..] } else { &[("a", 1.0)] };
         scrape(&mut store, "t", t * 5, early);
         // From now - 60 s to now, both included.
-        assert_eq!(store.figures().timestamp_buckets as i64, (t + 1).min(13), "at {t}");
+        assert_eq!(store.view().figures().timestamp_buckets as i64, (t + 1).min(13), "at {t}");
     }
     assert_eq!(store.n_series(), 1, "the early one is gone");
     assert!(store.n_points < 13 + 24 + 2, "{} points held", store.n_points);
@@ -255,7 +278,7 @@ proptest! {
             let matchers = [("__name__", format!("s{series}")), ("t", target.to_string())]
                 .map(|(n, v)| Matcher::new(n, MatchOp::Equal, &v).unwrap());
             let mut held = Vec::new();
-            store.select(&matchers, TimeRange { min: 0, max: Millis::MAX }, &mut |s| {
+            store.view().select(&matchers, TimeRange { min: 0, max: Millis::MAX }, &Budget::new(Limits::default()), &mut |s| {
                 assert!(s.timestamps.is_sorted() && s.timestamps.len() == s.values.len());
                 held.extend(s.timestamps.iter().zip(s.values).filter(|(_, v)| !is_stale(**v)).map(|(t, v)| (t / SECOND, v.to_bits())));
                 Ok(())

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::format;
 use crate::functions::stats::{Mean, Neumaier, quantile};
 use crate::labels::{Grouper, Projection};
+use crate::limits::Budget;
 use crate::plan::{Aggregate, AggregateOp, escapes};
 
 pub(crate) fn eval(ev: &Evaluator<'_>, aggregate: &Aggregate, grid: Grid) -> Result<Block> {
@@ -19,16 +20,16 @@ pub(crate) fn eval(ev: &Evaluator<'_>, aggregate: &Aggregate, grid: Grid) -> Res
     }
     let param = param.as_ref().map(|p| ev.scalar(p, grid)).transpose()?.unwrap_or_default();
     let input = ev.vector(expr, grid)?;
-    let groups = Groups::of(&input, grouping);
+    let groups = Groups::of(ev.budget, &input, grouping)?;
     match op {
         AggregateOp::Quantile => {
             check_quantile(ev, &param);
-            Ok(groups.finish(&input, |cells| quantiles(&input, &groups, &param, cells)))
+            groups.finish(ev.budget, &input, |cells| quantiles(ev.budget, &input, &groups, &param, cells))
         }
         AggregateOp::TopK | AggregateOp::BottomK | AggregateOp::LimitK | AggregateOp::LimitRatio => {
             pick::eval(ev, *op, input, &groups, &param)
         }
-        _ => Ok(groups.finish(&input, |cells| fold(*op, &input, &groups, cells))),
+        _ => groups.finish(ev.budget, &input, |cells| fold(ev.budget, *op, &input, &groups, cells)),
     }
 }
 
@@ -40,10 +41,10 @@ pub(super) struct Groups<'g> {
 }
 
 impl<'g> Groups<'g> {
-    fn of(input: &Block, grouping: &'g Projection) -> Self {
-        let mut grouper = Grouper::new(grouping);
-        let of_row = input.rows.iter().map(|r| grouper.ordinal(&r.labels)).collect();
-        Self { grouping, of_row, first: grouper.into_first() }
+    fn of(budget: &Budget<'_>, input: &Block, grouping: &'g Projection) -> Result<Self> {
+        let mut grouper = Grouper::new(grouping, budget);
+        let of_row = grouper.ordinals(&input.rows)?;
+        Ok(Self { grouping, of_row, first: grouper.into_first() })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -51,36 +52,51 @@ impl<'g> Groups<'g> {
     }
 
     /// For each group its rows in order.
-    pub(super) fn members(&self) -> Vec<Vec<usize>> {
+    pub(super) fn members(&self, budget: &Budget<'_>) -> Result<Vec<Vec<usize>>> {
+        budget.take_all::<Vec<usize>>(self.len())?;
+        budget.take_all::<usize>(2 * self.of_row.len())?;
         let mut members = vec![Vec::new(); self.len()];
         self.of_row.iter().enumerate().for_each(|(row, &group)| members[group].push(row));
-        members
+        Ok(members)
     }
 
     /// A block with one row per group, whose cells `fill` writes.
-    fn finish(&self, input: &Block, fill: impl FnOnce(&mut [f64])) -> Block {
+    fn finish(
+        &self,
+        budget: &Budget<'_>,
+        input: &Block,
+        fill: impl FnOnce(&mut [f64]) -> Result<()>,
+    ) -> Result<Block> {
+        budget.take_all::<Row>(self.len())?;
+        budget.take_all::<f64>(self.len().saturating_mul(input.width))?;
         let mut drop_name = vec![false; self.len()];
         self.of_row.iter().zip(&input.rows).for_each(|(&group, row)| drop_name[group] |= row.drop_name);
         let mut cells = vec![ABSENT; self.len() * input.width];
-        fill(&mut cells);
-        let label = |(first, drop_name): (&_, _)| Row { labels: self.grouping.apply(first), drop_name };
-        Block { width: input.width, rows: self.first.iter().zip(drop_name).map(label).collect(), cells }
-            .compacted()
+        fill(&mut cells)?;
+        let label = |(first, drop_name): (&_, _)| {
+            budget.work(1)?;
+            Ok(Row { labels: budget.labels(self.grouping.apply(first))?, drop_name })
+        };
+        let rows = self.first.iter().zip(drop_name).map(label).collect::<Result<_>>()?;
+        Ok(Block { width: input.width, rows, cells }.compacted())
     }
 }
 
 /// Folds every present cell into its group's state with `add`, then writes what `result` makes of it.
 fn fold_with<S: Clone>(
+    budget: &Budget<'_>,
     input: &Block,
     groups: &Groups<'_>,
     out: &mut [f64],
     start: impl Fn(f64) -> S,
     add: impl Fn(&mut S, f64),
     result: impl Fn(&S) -> f64,
-) {
+) -> Result<()> {
     let width = input.width;
+    budget.take_all::<Option<S>>(out.len())?;
     let mut states: Vec<Option<S>> = vec![None; out.len()];
     for ((_, cells), &group) in input.iter().zip(&groups.of_row) {
+        budget.work(width)?;
         let states = &mut states[group * width..(group + 1) * width];
         for (state, &value) in states.iter_mut().zip(cells).filter(|(_, v)| present(**v)) {
             match state {
@@ -94,11 +110,19 @@ fn fold_with<S: Clone>(
             *cell = result(state);
         }
     }
+    Ok(())
 }
 
-fn fold(op: AggregateOp, input: &Block, groups: &Groups<'_>, out: &mut [f64]) {
+fn fold(
+    budget: &Budget<'_>,
+    op: AggregateOp,
+    input: &Block,
+    groups: &Groups<'_>,
+    out: &mut [f64],
+) -> Result<()> {
     let greatest = |keep_new: fn(f64, f64) -> bool, out: &mut [f64]| {
         fold_with(
+            budget,
             input,
             groups,
             out,
@@ -109,19 +133,23 @@ fn fold(op: AggregateOp, input: &Block, groups: &Groups<'_>, out: &mut [f64]) {
                 }
             },
             |best| *best,
-        );
+        )
     };
     match op {
-        AggregateOp::Sum => fold_with(input, groups, out, Neumaier::new, Neumaier::add, Neumaier::sum),
-        AggregateOp::Avg => fold_with(input, groups, out, Mean::new, Mean::add, Mean::mean),
-        AggregateOp::Count => fold_with(input, groups, out, |_| 1.0, |n, _| *n += 1.0, |n| *n),
+        AggregateOp::Sum => {
+            fold_with(budget, input, groups, out, Neumaier::new, Neumaier::add, Neumaier::sum)
+        }
+        AggregateOp::Avg => fold_with(budget, input, groups, out, Mean::new, Mean::add, Mean::mean),
+        AggregateOp::Count => fold_with(budget, input, groups, out, |_| 1.0, |n, _| *n += 1.0, |n| *n),
         AggregateOp::Min => greatest(|best, v| best > v, out),
         AggregateOp::Max => greatest(|best, v| best < v, out),
         AggregateOp::Stddev => {
-            fold_with(input, groups, out, Spread::new, Spread::add, |s| s.variance().sqrt())
+            fold_with(budget, input, groups, out, Spread::new, Spread::add, |s| s.variance().sqrt())
         }
-        AggregateOp::Stdvar => fold_with(input, groups, out, Spread::new, Spread::add, Spread::variance),
-        _ => fold_with(input, groups, out, |_| (), |(), _| {}, |()| 1.0),
+        AggregateOp::Stdvar => {
+            fold_with(budget, input, groups, out, Spread::new, Spread::add, Spread::variance)
+        }
+        _ => fold_with(budget, input, groups, out, |_| (), |(), _| {}, |()| 1.0),
     }
 }
 
@@ -157,10 +185,19 @@ fn check_quantile(ev: &Evaluator<'_>, param: &[f64]) {
     }
 }
 
-fn quantiles(input: &Block, groups: &Groups<'_>, param: &[f64], out: &mut [f64]) {
+fn quantiles(
+    budget: &Budget<'_>,
+    input: &Block,
+    groups: &Groups<'_>,
+    param: &[f64],
+    out: &mut [f64],
+) -> Result<()> {
     let mut values = Vec::new();
-    for (members, cells) in groups.members().iter().zip(out.chunks_exact_mut(input.width.max(1))) {
+    for (members, cells) in groups.members(budget)?.iter().zip(out.chunks_exact_mut(input.width.max(1))) {
+        budget.take_all::<f64>(members.len())?;
         for (step, cell) in cells.iter_mut().enumerate() {
+            // Sorting a thousand values compares ten thousand times.
+            budget.work(8 * members.len() + 1)?;
             values.clear();
             values.extend(members.iter().map(|&r| input.row(r)[step]).filter(|&v| present(v)));
             if !values.is_empty() {
@@ -168,6 +205,7 @@ fn quantiles(input: &Block, groups: &Groups<'_>, param: &[f64], out: &mut [f64])
             }
         }
     }
+    Ok(())
 }
 
 /// One series per value that occurs: how many series of the group have it.
@@ -183,18 +221,25 @@ fn count_values(ev: &Evaluator<'_>, input: &Block, label: &str, grouping: &Proje
         }
         without => without.clone(),
     };
-    let mut grouper = Grouper::new(&grouping);
+    let mut grouper = Grouper::new(&grouping, ev.budget);
     let mut counts: Vec<f64> = Vec::new();
     for (row, cells) in input.iter() {
         let mut last: Option<(u64, usize)> = None;
+        ev.budget.work(input.width)?;
         for (step, &value) in cells.iter().enumerate().filter(|(_, v)| present(**v)) {
             let group = match last {
                 Some((bits, group)) if bits == value.to_bits() => group,
-                _ => grouper.ordinal(&row.labels.with(label, &format::plain(value))),
+                _ => {
+                    let shown = format::plain(value);
+                    let labels = row.labels.with(label, &shown);
+                    ev.budget.take(labels.footprint() + shown.len())?;
+                    grouper.ordinal(&labels)?
+                }
             };
             last = Some((value.to_bits(), group));
             if counts.len() < grouper.len() * input.width {
                 ev.budget.spend(input.width)?;
+                ev.budget.row(input.width)?;
                 counts.resize(grouper.len() * input.width, ABSENT);
             }
             let count = &mut counts[group * input.width + step];
@@ -202,6 +247,7 @@ fn count_values(ev: &Evaluator<'_>, input: &Block, label: &str, grouping: &Proje
         }
     }
     let rows = grouper.into_first();
-    let rows = rows.iter().map(|l| Row { labels: grouping.apply(l), drop_name: false }).collect();
+    let row = |l| Ok(Row { labels: ev.budget.labels(grouping.apply(l))?, drop_name: false });
+    let rows = rows.iter().map(row).collect::<Result<_>>()?;
     Ok(Block { width: input.width, rows, cells: counts })
 }

@@ -1,7 +1,9 @@
 //! Operators on values, and between a vector and a scalar.
 
 use super::block::{ABSENT, Block, present};
-use crate::plan::BinaryOp;
+use crate::error::Result;
+use crate::limits::Budget;
+use crate::plan::{Binary, BinaryOp};
 
 /// The value of an arithmetic operator, or 1 and 0 for a comparison.
 #[inline]
@@ -31,26 +33,28 @@ pub(crate) fn scalars(op: BinaryOp, lhs: &[f64], rhs: &[f64]) -> Vec<f64> {
 
 /// `vector op scalar`, or `scalar op vector` if `swapped`. A comparison without `bool` filters the vector.
 pub(crate) fn vector_scalar(
-    op: BinaryOp,
-    return_bool: bool,
+    budget: &Budget<'_>,
+    binary: &Binary,
     vector: Block,
     scalar: &[f64],
     swapped: bool,
-) -> Block {
+) -> Result<Block> {
+    let Binary { op, return_bool, .. } = *binary;
     let operate = |step: usize, v: f64| {
         let (l, r) = if swapped { (scalar[step], v) } else { (v, scalar[step]) };
         apply(op, l, r)
     };
     if !op.is_comparison() || return_bool {
-        return vector.map_steps(operate);
+        return vector.map_steps(budget, operate);
     }
     let mut filtered = vector;
     for row in filtered.cells.chunks_exact_mut(filtered.width.max(1)) {
+        budget.work(row.len())?;
         for (step, cell) in row.iter_mut().enumerate() {
             if present(*cell) && operate(step, *cell) == 0.0 {
                 *cell = ABSENT;
             }
         }
     }
-    filtered.compacted()
+    Ok(filtered.compacted())
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::labels::{ByHash, Labels};
+use crate::limits::Budget;
 use crate::source::{STALE, is_stale};
 
 /// A cell without a value. The stale marker can stand for it, since selectors never let one through and arithmetic only
@@ -70,23 +71,20 @@ impl Block {
     }
 
     /// Changes every value; what the series mean changes with it.
-    pub(crate) fn map(mut self, f: impl Fn(f64) -> f64) -> Self {
-        for cell in self.cells.iter_mut().filter(|v| present(**v)) {
-            *cell = f(*cell);
-        }
-        self.drop_names();
-        self
+    pub(crate) fn map(self, budget: &Budget<'_>, f: impl Fn(f64) -> f64) -> Result<Self> {
+        self.map_steps(budget, |_, value| f(value))
     }
 
     /// As `map`, with the number of the step.
-    pub(crate) fn map_steps(mut self, f: impl Fn(usize, f64) -> f64) -> Self {
+    pub(crate) fn map_steps(mut self, budget: &Budget<'_>, f: impl Fn(usize, f64) -> f64) -> Result<Self> {
         for row in self.cells.chunks_exact_mut(self.width.max(1)) {
+            budget.work(row.len())?;
             for (step, cell) in row.iter_mut().enumerate().filter(|(_, v)| present(**v)) {
                 *cell = f(step, *cell);
             }
         }
         self.drop_names();
-        self
+        Ok(self)
     }
 
     pub(crate) fn drop_names(&mut self) {
@@ -109,20 +107,28 @@ impl Block {
     }
 
     /// Without the rows that have no value at any step.
-    pub(crate) fn compacted(self) -> Self {
-        let occupied = |cells: &[f64]| cells.iter().any(|&v| present(v));
-        if self.iter().all(|(_, cells)| occupied(cells)) {
-            return self;
-        }
-        let mut kept = Self::new(self.width);
-        for (row, cells) in self.iter() {
-            kept.push(row.clone(), cells);
-        }
-        kept
+    pub(crate) fn compacted(mut self) -> Self {
+        let width = self.width;
+        let mut n_kept = 0;
+        let mut at = 0;
+        let cells = &mut self.cells;
+        self.rows.retain(|_| {
+            let from = at * width;
+            at += 1;
+            let keep = cells[from..from + width].iter().any(|&v| present(v));
+            if keep {
+                cells.copy_within(from..from + width, n_kept * width);
+                n_kept += 1;
+            }
+            keep
+        });
+        self.cells.truncate(n_kept * width);
+        self
     }
 
     /// Joins rows of equal labels into one, which must not both have a value at one step.
-    pub(crate) fn merged(self) -> Result<Self> {
+    pub(crate) fn merged(self, budget: &Budget<'_>) -> Result<Self> {
+        budget.take_all::<(&Labels, [usize; 3])>(self.len())?;
         let mut first: ByHash<&Labels, usize> = ByHash::default();
         let mut into: Vec<usize> = Vec::with_capacity(self.len());
         for row in &self.rows {
@@ -134,7 +140,9 @@ impl Block {
         }
         let mut merged = Self::new(self.width);
         for ((row, cells), &at) in self.iter().zip(&into) {
+            budget.work(self.width)?;
             if at == merged.len() {
+                budget.row(self.width)?;
                 merged.rows.push(row.clone());
                 merged.cells.extend_from_slice(cells);
                 continue;

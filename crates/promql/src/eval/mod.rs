@@ -25,7 +25,7 @@ use grid::{Grid, Reference};
 pub(crate) struct Evaluator<'a> {
     pub(crate) source: &'a dyn SeriesSource,
     pub(crate) options: Options,
-    pub(crate) budget: Budget<'a>,
+    pub(crate) budget: &'a Budget<'a>,
     /// The times of the query as it was asked, which `start()`, `end()`, `step()` and `range()` speak of.
     pub(crate) query: QueryTimes,
     pub(crate) annotations: RefCell<Annotations>,
@@ -53,19 +53,24 @@ impl Evaluator<'_> {
         self.budget.check_time()?;
         Ok(match node {
             Node::Number(n) => Evaluated::Scalar(self.constant(*n, grid)?),
-            Node::Text(text) => Evaluated::Text(text.clone()),
+            Node::Text(text) => {
+                self.budget.take(text.len())?;
+                Evaluated::Text(text.clone())
+            }
             Node::Select(select) => Evaluated::Vector(self.select_values(select, grid)?),
             Node::Negate(inner) => match self.eval(inner, grid)? {
                 Evaluated::Scalar(values) => Evaluated::Scalar(values.into_iter().map(|v| -v).collect()),
-                Evaluated::Vector(block) => Evaluated::Vector(block.map(|v| -v)),
+                Evaluated::Vector(block) => Evaluated::Vector(block.map(self.budget, |v| -v)?),
                 Evaluated::Text(_) => return Err(misplaced(Kind::String)),
             },
             Node::Invariant(inner) if grid.len > 1 => match self.eval(inner, grid.first())? {
-                Evaluated::Scalar(values) => Evaluated::Scalar(
-                    values.into_iter().flat_map(|v| std::iter::repeat_n(v, grid.len)).collect(),
-                ),
+                Evaluated::Scalar(values) => {
+                    Evaluated::Scalar(self.constant(values.first().copied().unwrap_or(f64::NAN), grid)?)
+                }
                 Evaluated::Vector(block) => {
-                    self.budget.spend(block.len() * grid.len)?;
+                    let n_cells = block.len().saturating_mul(grid.len);
+                    self.budget.spend(n_cells)?;
+                    self.budget.take_all::<f64>(n_cells)?;
                     Evaluated::Vector(block.repeat(grid.len))
                 }
                 text => text,
@@ -78,20 +83,41 @@ impl Evaluator<'_> {
         })
     }
 
-    fn binary(&self, b: &Binary, grid: Grid) -> Result<Evaluated> {
-        let (lhs, rhs) = (self.eval(&b.lhs, grid)?, self.eval(&b.rhs, grid)?);
+    /// A chain of operators is deep on its left: it is walked from its first operand on.
+    fn binary(&self, top: &Binary, grid: Grid) -> Result<Evaluated> {
+        let mut chain = vec![top];
+        let mut first = &top.lhs;
+        while let Node::Binary(b) = first {
+            chain.push(b);
+            first = &b.lhs;
+        }
+        let mut value = self.eval(first, grid)?;
+        for b in chain.into_iter().rev() {
+            value = self.operate(b, value, grid)?;
+        }
+        Ok(value)
+    }
+
+    fn operate(&self, b: &Binary, lhs: Evaluated, grid: Grid) -> Result<Evaluated> {
+        self.budget.check_time()?;
+        let rhs = self.eval(&b.rhs, grid)?;
         Ok(match (lhs, rhs) {
-            (Evaluated::Scalar(l), Evaluated::Scalar(r)) => Evaluated::Scalar(binary::scalars(b.op, &l, &r)),
+            (Evaluated::Scalar(l), Evaluated::Scalar(r)) => {
+                self.budget.row(grid.len)?;
+                Evaluated::Scalar(binary::scalars(b.op, &l, &r))
+            }
             (Evaluated::Vector(l), Evaluated::Scalar(r)) => {
-                Evaluated::Vector(binary::vector_scalar(b.op, b.return_bool, l, &r, false))
+                Evaluated::Vector(binary::vector_scalar(self.budget, b, l, &r, false)?)
             }
             (Evaluated::Scalar(l), Evaluated::Vector(r)) => {
-                Evaluated::Vector(binary::vector_scalar(b.op, b.return_bool, r, &l, true))
+                Evaluated::Vector(binary::vector_scalar(self.budget, b, r, &l, true)?)
             }
             (Evaluated::Vector(l), Evaluated::Vector(r)) if b.op.is_set() => {
-                Evaluated::Vector(sets::eval(b.op, &b.matching, l, r)?)
+                Evaluated::Vector(sets::eval(self.budget, b, l, r)?)
             }
-            (Evaluated::Vector(l), Evaluated::Vector(r)) => Evaluated::Vector(matching::eval(b, l, r)?),
+            (Evaluated::Vector(l), Evaluated::Vector(r)) => {
+                Evaluated::Vector(matching::eval(self.budget, b, l, r)?)
+            }
             _ => return Err(misplaced(Kind::String)),
         })
     }
@@ -112,6 +138,7 @@ impl Evaluator<'_> {
 
     pub(crate) fn constant(&self, value: f64, grid: Grid) -> Result<Vec<f64>> {
         self.budget.spend(grid.len)?;
+        self.budget.take_all::<f64>(grid.len)?;
         Ok(vec![value; grid.len])
     }
 

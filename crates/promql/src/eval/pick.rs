@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::Evaluator;
 use super::aggregate::Groups;
-use super::block::{ABSENT, Block, present};
+use super::block::{ABSENT, Block, Row, present};
 use crate::annotations::Annotation;
 use crate::error::{Error, Result};
 use crate::format;
@@ -18,24 +18,37 @@ pub(super) fn eval(
     param: &[f64],
 ) -> Result<Block> {
     check(ev, op, param)?;
+    let budget = ev.budget;
+    // Which cells stay, a copy of them, and for one step the order of the rows.
+    budget.take_all::<(bool, f64)>(input.cells.len())?;
+    budget.take_all::<(usize, Row)>(input.len())?;
     let mut chosen = vec![false; input.cells.len()];
     // For one step the order of the result is the order of the values.
     let mut order: Vec<usize> = Vec::new();
     if op == AggregateOp::LimitRatio {
-        let offsets: Vec<f64> = input.rows.iter().map(|r| r.labels.ratio_offset()).collect();
-        for members in groups.members() {
+        let mut offsets: Vec<f64> = Vec::with_capacity(input.len());
+        for row in &input.rows {
+            budget.work(16)?;
+            offsets.push(row.labels.ratio_offset());
+        }
+        for members in groups.members(budget)? {
             for (step, &ratio) in param.iter().enumerate() {
+                budget.work(members.len() + 1)?;
                 let there = members.iter().filter(|&&r| present(input.row(r)[step]));
                 for &row in there.filter(|&&r| within_ratio(ratio, offsets[r])) {
                     chosen[row * input.width + step] = true;
-                    order.push(row);
+                    if input.width == 1 {
+                        order.push(row);
+                    }
                 }
             }
         }
     } else {
         let mut candidates: Vec<usize> = Vec::new();
-        for members in groups.members() {
+        for members in groups.members(budget)? {
             for (step, &k) in param.iter().enumerate() {
+                // What is chosen is sorted too.
+                budget.work(4 * members.len() + 1)?;
                 let k = (k as i64).clamp(0, members.len() as i64) as usize;
                 candidates.clear();
                 candidates.extend(members.iter().filter(|&&r| present(input.row(r)[step])));
@@ -43,7 +56,9 @@ pub(super) fn eval(
                 for &row in &candidates {
                     chosen[row * input.width + step] = true;
                 }
-                order.extend_from_slice(&candidates);
+                if input.width == 1 {
+                    order.extend_from_slice(&candidates);
+                }
             }
         }
     }

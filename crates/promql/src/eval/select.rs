@@ -35,6 +35,7 @@ impl Evaluator<'_> {
         let mut block = Block::new(grid.len);
         self.read(&selector.matchers, windows.time_range(), &mut |series| {
             self.budget.spend(grid.len)?;
+            self.budget.row(grid.len)?;
             block.push_with(
                 || Row { labels: series.labels.clone(), drop_name: false },
                 |out| latest(&series, &windows, out, &pick),
@@ -77,9 +78,11 @@ impl Evaluator<'_> {
                 let windows =
                     Windows { grid, reference: self.reference(subquery.anchor), range: subquery.range };
                 let Some((inner, block)) = self.subquery(subquery, &windows)? else { return Ok(()) };
+                self.budget.take_all::<[i64; 3]>(inner.len)?;
                 let times: Vec<i64> = inner.times().collect();
                 let mut dense = Columns::default();
                 for (row, cells) in block.iter() {
+                    self.budget.work(inner.len + grid.len)?;
                     dense.fill(&times, cells, |v| !is_stale(v));
                     let ranged = Ranged {
                         labels: &row.labels,
@@ -117,13 +120,12 @@ impl Evaluator<'_> {
         visit: &mut dyn FnMut(SeriesView<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut n_series = 0;
-        self.source.select(matchers, range, &mut |series| {
+        self.source.select(matchers, range, self.budget, &mut |series| {
             n_series += 1;
             self.budget.check_series(n_series)?;
+            // A series costs something even without samples.
+            self.budget.work(8)?;
             self.budget.spend(series.values.len())?;
-            if n_series % 64 == 0 {
-                self.budget.check_time()?;
-            }
             visit(series)
         })
     }

@@ -15,7 +15,9 @@ pub(super) fn absent(block: &Block, node: &Node) -> Block {
 pub(super) fn absent_over_time(ev: &Evaluator<'_>, node: &Node, grid: Grid) -> Result<Block> {
     let mut occupied = vec![false; grid.len];
     let mut out = vec![ABSENT; grid.len];
+    ev.budget.row(2 * grid.len)?;
     ev.select_ranges(node, grid, |series, windows| {
+        ev.budget.work(grid.len)?;
         windows.run(series.times, series.values, &mut out, |window| {
             occupied[window.step] = true;
             1.0

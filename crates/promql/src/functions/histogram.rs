@@ -13,13 +13,13 @@ use crate::histogram::{Bucket, bucket_fraction, bucket_quantile};
 use crate::labels::{BUCKET, Grouper, Labels, Projection};
 use crate::plan::Node;
 
-pub(super) fn quantile(ev: &Evaluator<'_>, q: &[f64], block: &Block, grid: Grid) -> Block {
+pub(super) fn quantile(ev: &Evaluator<'_>, q: &[f64], block: &Block, grid: Grid) -> Result<Block> {
     remark_quantiles(ev, q);
     let mut quantiles = Quantiles::new(ev, block, grid);
-    for histogram in &Histogram::find(ev, block) {
-        quantiles.push(histogram, histogram.labels.clone(), |step| Some(q[step]));
+    for histogram in &Histogram::find(ev, block)? {
+        quantiles.push(histogram, histogram.labels.clone(), |step| Some(q[step]))?;
     }
-    quantiles.out
+    Ok(quantiles.out)
 }
 
 /// `histogram_quantiles(v, label, q…)`: several quantiles at once, told apart by a label.
@@ -27,30 +27,35 @@ pub(super) fn quantiles(ev: &Evaluator<'_>, args: &[Node], grid: Grid) -> Result
     let block = ev.vector(arg(args, 0)?, grid)?;
     let label = text_of(args.get(1))?;
     let wanted: Vec<Vec<f64>> = args.iter().skip(2).map(|q| ev.scalar(q, grid)).collect::<Result<_>>()?;
-    let histograms = Histogram::find(ev, &block);
+    let histograms = Histogram::find(ev, &block)?;
     let mut quantiles = Quantiles::new(ev, &block, grid);
     for q in &wanted {
         remark_quantiles(ev, q);
         // The quantile may differ from step to step, and with it the label.
+        ev.budget.row(q.len())?;
         let mut distinct = q.clone();
         distinct.sort_unstable_by(f64::total_cmp);
         distinct.dedup_by(|a, b| a.to_bits() == b.to_bits());
         for value in distinct {
             for histogram in &histograms {
                 let labels = histogram.labels.with(label, &format::open_metrics_float(value));
-                quantiles
-                    .push(histogram, labels, |step| (q[step].to_bits() == value.to_bits()).then_some(value));
+                ev.budget.take(labels.footprint() + 32)?;
+                quantiles.push(histogram, labels, |step| {
+                    (q[step].to_bits() == value.to_bits()).then_some(value)
+                })?;
             }
         }
     }
-    if grid.len > 1 { quantiles.out.merged() } else { Ok(quantiles.out) }
+    if grid.len > 1 { quantiles.out.merged(ev.budget) } else { Ok(quantiles.out) }
 }
 
 /// The share of observations between two bounds.
-pub(super) fn fraction(ev: &Evaluator<'_>, lower: &[f64], upper: &[f64], block: &Block) -> Block {
+pub(super) fn fraction(ev: &Evaluator<'_>, lower: &[f64], upper: &[f64], block: &Block) -> Result<Block> {
     let mut out = Block::new(block.width);
     let mut buckets = Vec::new();
-    for histogram in Histogram::find(ev, block) {
+    for histogram in Histogram::find(ev, block)? {
+        ev.budget.row(block.width)?;
+        ev.budget.work(histogram.buckets.len().saturating_mul(block.width))?;
         out.push_with(
             || Row { labels: histogram.labels.clone(), drop_name: true },
             |cells| {
@@ -65,7 +70,7 @@ pub(super) fn fraction(ev: &Evaluator<'_>, lower: &[f64], upper: &[f64], block: 
             },
         );
     }
-    out
+    Ok(out)
 }
 
 fn remark_quantiles(ev: &Evaluator<'_>, q: &[f64]) {
@@ -81,9 +86,10 @@ struct Histogram {
 }
 
 impl Histogram {
-    fn find(ev: &Evaluator<'_>, block: &Block) -> Vec<Self> {
+    fn find(ev: &Evaluator<'_>, block: &Block) -> Result<Vec<Self>> {
+        ev.budget.take_all::<(f64, usize)>(2 * block.len())?;
         let all_but_bound = Projection::AllBut(vec![BUCKET.into()]);
-        let mut grouper = Grouper::new(&all_but_bound);
+        let mut grouper = Grouper::new(&all_but_bound, ev.budget);
         let mut buckets: Vec<Vec<(f64, usize)>> = Vec::new();
         for (at, row) in block.rows.iter().enumerate() {
             let bound = row.labels.get(BUCKET);
@@ -92,18 +98,17 @@ impl Histogram {
                 ev.annotate(Annotation::BadBucketLabel { value: bound.to_string(), metric });
                 continue;
             };
-            let group = grouper.ordinal(&row.labels);
+            let group = grouper.ordinal(&row.labels)?;
             buckets.resize(grouper.len().max(buckets.len()), Vec::new());
             buckets[group].push((upper, at));
         }
         let first = grouper.into_first();
-        let mut found: Vec<Self> = first
-            .iter()
-            .zip(buckets)
-            .map(|(labels, buckets)| Self { labels: labels.without(&[BUCKET]), buckets })
-            .collect();
-        found.iter_mut().for_each(|h| h.buckets.sort_by(|a, b| a.0.total_cmp(&b.0)));
-        found
+        let histogram = |(labels, mut buckets): (&Labels, Vec<(f64, usize)>)| {
+            ev.budget.work(8 * buckets.len())?;
+            buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+            Ok(Self { labels: ev.budget.labels(labels.without(&[BUCKET]))?, buckets })
+        };
+        first.iter().zip(buckets).map(histogram).collect()
     }
 
     /// Gathers the buckets that have a count at this step; false if there are none.
@@ -134,7 +139,14 @@ impl<'a> Quantiles<'a> {
     }
 
     /// Adds the row of one histogram; `wanted` says which quantile, if any, is asked for at a step.
-    fn push(&mut self, histogram: &Histogram, labels: Labels, wanted: impl Fn(usize) -> Option<f64>) {
+    fn push(
+        &mut self,
+        histogram: &Histogram,
+        labels: Labels,
+        wanted: impl Fn(usize) -> Option<f64>,
+    ) -> Result<()> {
+        self.ev.budget.row(self.block.width)?;
+        self.ev.budget.work(histogram.buckets.len().saturating_mul(self.block.width))?;
         let Self { ev, block, grid, out, buckets } = self;
         let row = || Row { labels, drop_name: true };
         out.push_with(row, |cells| {
@@ -154,6 +166,7 @@ impl<'a> Quantiles<'a> {
             }
             any
         });
+        Ok(())
     }
 }
 

@@ -7,6 +7,7 @@ use crate::eval::Evaluator;
 use crate::eval::block::{ABSENT, Block, Row, present};
 use crate::eval::grid::Grid;
 use crate::labels::{ByHash, Labels, METRIC_NAME};
+use crate::limits::Budget;
 use crate::plan::{Anchor, Kind, Node, Selector};
 use crate::source::{MatchOp, Matcher};
 
@@ -32,10 +33,12 @@ pub(super) fn eval(ev: &Evaluator<'_>, args: &[Node], grid: Grid) -> Result<Bloc
         let matchers = identity.into_iter().chain(data.clone()).chain(names.clone()).collect();
         // In place of the value, which is always 1, the time of the sample: the newest wins.
         let found = ev.select_latest(&Selector { matchers, anchor }, grid, |time, _| time as f64)?;
+        ev.budget.take_all::<Row>(found.rows.len())?;
+        ev.budget.take_all::<f64>(found.cells.len())?;
         info.rows.extend(found.rows);
         info.cells.extend(found.cells);
     }
-    Enrichment::new(&info, &data).enrich(&base, is_info)
+    Enrichment::new(ev.budget, &info, &data)?.enrich(&base, is_info)
 }
 
 /// Without a positive matcher on the name: anything that ends in `_info`; without any: `target_info`.
@@ -64,7 +67,7 @@ fn identities<'l>(series: impl Iterator<Item = &'l Labels>) -> Vec<[Matcher; 2]>
     }
     let matcher = |name: &str, values: BTreeSet<String>| match values.is_empty() {
         true => Matcher::equal(name, ""),
-        false => Matcher::one_of(name, values.into_iter().collect()),
+        false => Matcher::one_of(name, values),
     };
     by_presence
         .into_values()
@@ -73,6 +76,7 @@ fn identities<'l>(series: impl Iterator<Item = &'l Labels>) -> Vec<[Matcher; 2]>
 }
 
 struct Enrichment<'a> {
+    budget: &'a Budget<'a>,
     info: &'a Block,
     data: &'a [Matcher],
     /// Rows of info series by the identity they share with others, then by metric name.
@@ -80,18 +84,21 @@ struct Enrichment<'a> {
 }
 
 impl<'a> Enrichment<'a> {
-    fn new(info: &'a Block, data: &'a [Matcher]) -> Self {
+    fn new(budget: &'a Budget<'a>, info: &'a Block, data: &'a [Matcher]) -> Result<Self> {
         let mut rows: ByHash<Labels, BTreeMap<&str, Vec<usize>>> = ByHash::default();
         for (at, row) in info.rows.iter().enumerate() {
-            let by_name = rows.entry(row.labels.keep(&IDENTITY)).or_default();
+            budget.work(8)?;
+            budget.take(128)?;
+            let by_name = rows.entry(budget.labels(row.labels.keep(&IDENTITY))?).or_default();
             by_name.entry(row.labels.metric_name()).or_default().push(at);
         }
-        Self { info, data, rows }
+        Ok(Self { budget, info, data, rows })
     }
 
     fn enrich(&self, base: &Block, is_info: impl Fn(&Labels) -> bool) -> Result<Block> {
         let mut out = Block::new(base.width);
         for (row, cells) in base.iter() {
+            self.budget.row(base.width)?;
             if is_info(&row.labels) {
                 out.push(row.clone(), cells);
                 continue;
@@ -100,17 +107,23 @@ impl<'a> Enrichment<'a> {
             let mut results: BTreeMap<Vec<usize>, Vec<f64>> = BTreeMap::new();
             for (step, &value) in cells.iter().enumerate().filter(|(_, v)| present(**v)) {
                 let found = self.newest(&row.labels, step)?;
+                self.budget.work(4 + found.len())?;
                 if found.is_empty() && !self.data.iter().all(|m| m.matches("")) {
                     continue;
+                }
+                if !results.contains_key(&found) {
+                    self.budget.take_all::<usize>(found.len())?;
+                    self.budget.row(base.width)?;
                 }
                 results.entry(found).or_insert_with(|| vec![ABSENT; base.width])[step] = value;
             }
             for (found, values) in results {
+                self.budget.row(base.width)?;
                 let labels = self.with_data(&row.labels, &found)?;
                 out.push(Row { labels, drop_name: row.drop_name }, &values);
             }
         }
-        out.merged()
+        out.merged(self.budget)
     }
 
     /// For each info metric the row with the newest sample at this step.
@@ -120,6 +133,7 @@ impl<'a> Enrichment<'a> {
         for rows in by_name.values() {
             let time = |row: usize| self.info.row(row)[step];
             let mut newest: Option<usize> = None;
+            self.budget.work(rows.len())?;
             for &row in rows.iter().filter(|&&r| present(time(r))) {
                 match newest {
                     Some(other) if time(other) > time(row) => {}
@@ -127,7 +141,9 @@ impl<'a> Enrichment<'a> {
                         let [a, b] = [other, row].map(|r| &self.info.rows[r].labels);
                         let at = time(row);
                         return Err(Error::Evaluation(format!(
-                            "found duplicate series for info metric: existing {a} @ {at}, new {b} @ {at}"
+                            "found duplicate series for info metric: existing {} @ {at}, new {} @ {at}",
+                            a.shown(),
+                            b.shown(),
                         )));
                     }
                     _ => newest = Some(row),
@@ -155,7 +171,12 @@ impl<'a> Enrichment<'a> {
                 }
             }
         }
-        Ok(added.into_iter().fold(base.clone(), |labels, (name, value)| labels.with(name, value)))
+        let mut labels = base.clone();
+        for (name, value) in added {
+            self.budget.label_value(value.len())?;
+            labels = self.budget.labels(labels.with(name, value))?;
+        }
+        Ok(labels)
     }
 }
 

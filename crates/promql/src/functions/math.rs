@@ -1,6 +1,8 @@
 //! Functions of one value.
 
+use crate::error::Result;
 use crate::eval::block::{ABSENT, Block, present};
+use crate::limits::Budget;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Math {
@@ -112,12 +114,13 @@ pub(super) fn min(a: f64, b: f64) -> f64 {
 }
 
 /// Where the bounds cross there is no value.
-pub(super) fn clamp(mut block: Block, low: &[f64], high: &[f64]) -> Block {
+pub(super) fn clamp(budget: &Budget<'_>, mut block: Block, low: &[f64], high: &[f64]) -> Result<Block> {
     for row in block.cells.chunks_exact_mut(block.width.max(1)) {
+        budget.work(row.len())?;
         for ((cell, &low), &high) in row.iter_mut().zip(low).zip(high).filter(|((v, _), _)| present(**v)) {
             *cell = if high < low { ABSENT } else { max(low, min(high, *cell)) };
         }
     }
     block.drop_names();
-    block.compacted()
+    Ok(block.compacted())
 }

@@ -136,13 +136,14 @@ pub(crate) fn call(ev: &Evaluator<'_>, function: Function, args: &[Node], grid: 
     let vector = |at: usize| ev.vector(arg(args, at)?, grid);
     let scalar = |at: usize| ev.scalar(arg(args, at)?, grid);
     let both = |f: fn(f64, f64) -> f64| -> Result<Evaluated> {
+        ev.budget.row(grid.len)?;
         Ok(Evaluated::Scalar(scalar(0)?.iter().zip(scalar(1)?).map(|(&a, b)| f(a, b)).collect()))
     };
     Ok(Evaluated::Vector(match function {
-        Function::Math(math) => vector(0)?.map(|v| math.apply(v)),
+        Function::Math(math) => vector(0)?.map(ev.budget, |v| math.apply(v))?,
         Function::Round => {
             let nearest = if args.len() > 1 { scalar(1)? } else { ev.constant(1.0, grid)? };
-            vector(0)?.map_steps(|step, v| math::round_to(v, nearest[step]))
+            vector(0)?.map_steps(ev.budget, |step, v| math::round_to(v, nearest[step]))?
         }
         Function::Clamp(kind) => {
             let (low, high) = match kind {
@@ -150,37 +151,46 @@ pub(crate) fn call(ev: &Evaluator<'_>, function: Function, args: &[Node], grid: 
                 Clamp::Min => (scalar(1)?, ev.constant(f64::INFINITY, grid)?),
                 Clamp::Max => (ev.constant(f64::NEG_INFINITY, grid)?, scalar(1)?),
             };
-            math::clamp(vector(0)?, &low, &high)
+            math::clamp(ev.budget, vector(0)?, &low, &high)?
         }
         Function::Date(part) if args.is_empty() => {
+            ev.budget.row(grid.len)?;
             single(grid, grid.times().map(|t| part.of_seconds(t.div_euclid(1000) as f64)).collect())
         }
-        Function::Date(part) => vector(0)?.map(|v| part.of_seconds(v)),
+        Function::Date(part) => vector(0)?.map(ev.budget, |v| part.of_seconds(v))?,
         Function::Range(range) => range::eval(ev, range, args, grid)?,
         Function::Vector => single(grid, scalar(0)?),
         Function::Timestamp => timestamp(ev, arg(args, 0)?, grid)?,
         Function::Absent => absent::absent(&vector(0)?, arg(args, 0)?),
         Function::AbsentOverTime => absent::absent_over_time(ev, arg(args, 0)?, grid)?,
-        Function::LabelReplace => label::replace(vector(0)?, args)?,
-        Function::LabelJoin => label::join(vector(0)?, args)?,
-        Function::Sort { descending } => order::by_value(ev, vector(0)?, descending),
+        Function::LabelReplace => label::replace(ev.budget, vector(0)?, args)?,
+        Function::LabelJoin => label::join(ev.budget, vector(0)?, args)?,
+        Function::Sort { descending } => order::by_value(ev, vector(0)?, descending)?,
         Function::SortByLabel { descending } => order::by_labels(ev, vector(0)?, args, descending)?,
-        Function::HistogramQuantile => histogram::quantile(ev, &scalar(0)?, &vector(1)?, grid),
+        Function::HistogramQuantile => histogram::quantile(ev, &scalar(0)?, &vector(1)?, grid)?,
         Function::HistogramQuantiles => histogram::quantiles(ev, args, grid)?,
-        Function::HistogramFraction => histogram::fraction(ev, &scalar(0)?, &scalar(1)?, &vector(2)?),
+        Function::HistogramFraction => histogram::fraction(ev, &scalar(0)?, &scalar(1)?, &vector(2)?)?,
         Function::OfNativeHistogram => {
             vector(0)?;
             Block::new(grid.len)
         }
         Function::Info => info::eval(ev, args, grid)?,
-        Function::Time => return Ok(Evaluated::Scalar(grid.times().map(|t| t as f64 / 1000.0).collect())),
+        Function::Time => {
+            ev.budget.row(grid.len)?;
+            return Ok(Evaluated::Scalar(grid.times().map(|t| t as f64 / 1000.0).collect()));
+        }
         Function::Pi => return Ok(Evaluated::Scalar(ev.constant(std::f64::consts::PI, grid)?)),
         Function::Context(context) => {
             return Ok(Evaluated::Scalar(ev.constant(context_value(ev, context), grid)?));
         }
         Function::MaxOf => return both(math::max),
         Function::MinOf => return both(math::min),
-        Function::Scalar => return Ok(Evaluated::Scalar(only_value(&vector(0)?))),
+        Function::Scalar => {
+            let block = vector(0)?;
+            ev.budget.take_all::<[f64; 3]>(block.width)?;
+            ev.budget.work(block.cells.len())?;
+            return Ok(Evaluated::Scalar(only_value(&block)));
+        }
     }))
 }
 
@@ -223,5 +233,5 @@ fn timestamp(ev: &Evaluator<'_>, node: &Node, grid: Grid) -> Result<Block> {
         block.drop_names();
         return Ok(block);
     }
-    Ok(ev.vector(node, grid)?.map_steps(|step, _| grid.time(step) as f64 / 1000.0))
+    ev.vector(node, grid)?.map_steps(ev.budget, |step, _| grid.time(step) as f64 / 1000.0)
 }

@@ -5,12 +5,12 @@ use std::cmp::Ordering;
 use crate::annotations::Annotation;
 use crate::error::Result;
 use crate::eval::Evaluator;
-use crate::eval::block::Block;
+use crate::eval::block::{Block, Row};
 use crate::eval::text_of;
 use crate::plan::Node;
 
 /// By value; NaN goes to the end either way.
-pub(super) fn by_value(ev: &Evaluator<'_>, block: Block, descending: bool) -> Block {
+pub(super) fn by_value(ev: &Evaluator<'_>, block: Block, descending: bool) -> Result<Block> {
     sorted(ev, block, |block, a, b| {
         let (x, y) = (block.cells[a], block.cells[b]);
         match (x.is_nan(), y.is_nan()) {
@@ -24,24 +24,35 @@ pub(super) fn by_value(ev: &Evaluator<'_>, block: Block, descending: bool) -> Bl
 /// By the given labels in natural order, then by all labels.
 pub(super) fn by_labels(ev: &Evaluator<'_>, block: Block, args: &[Node], descending: bool) -> Result<Block> {
     let names: Vec<&str> = args.iter().skip(1).map(|a| text_of(Some(a))).collect::<Result<_>>()?;
-    Ok(sorted(ev, block, |block, a, b| {
+    sorted(ev, block, |block, a, b| {
         let (x, y) = (&block.rows[a].labels, &block.rows[b].labels);
         let by_names = names.iter().map(|n| natural(x.get(n), y.get(n))).find(|o| o.is_ne());
         let ascending = by_names.unwrap_or_else(|| x.cmp(y));
         if descending { ascending.reverse() } else { ascending }
-    }))
+    })
 }
 
-fn sorted(ev: &Evaluator<'_>, block: Block, compare: impl Fn(&Block, usize, usize) -> Ordering) -> Block {
+fn sorted(
+    ev: &Evaluator<'_>,
+    block: Block,
+    compare: impl Fn(&Block, usize, usize) -> Ordering,
+) -> Result<Block> {
     if block.width > 1 {
         ev.annotate(Annotation::SortInRangeQuery);
-        return block;
+        return Ok(block);
     }
+    ev.budget.take_all::<(Row, [usize; 3])>(block.len())?;
     let mut order: Vec<usize> = (0..block.len()).collect();
-    order.sort_by(|&a, &b| compare(&block, a, b));
+    // Label values may be long, and a sort cannot be left: once the time is over all are equal.
+    let mut in_time = Ok(());
+    order.sort_by(|&a, &b| {
+        in_time = in_time.clone().and_then(|()| ev.budget.work(200));
+        if in_time.is_ok() { compare(&block, a, b) } else { Ordering::Equal }
+    });
+    in_time?;
     let rows = order.iter().map(|&at| block.rows[at].clone()).collect();
     let cells = order.iter().map(|&at| block.cells[at]).collect();
-    Block { width: 1, rows, cells }
+    Ok(Block { width: 1, rows, cells })
 }
 
 /// Runs of digits compare as numbers: `cpu2` comes before `cpu10`.

@@ -1,11 +1,13 @@
 //! Functions over windows of samples: which one runs, and over what.
 
+use std::cell::Cell;
+
 use super::over_time::{self, Extreme};
 use super::{rate, trend};
 use crate::annotations::Annotation;
 use crate::error::{Error, Result};
 use crate::eval::Evaluator;
-use crate::eval::block::{Block, Row};
+use crate::eval::block::{ABSENT, Block, Row};
 use crate::eval::grid::{Grid, Window, Windows};
 use crate::labels::Labels;
 use crate::plan::{Kind, Node};
@@ -110,13 +112,19 @@ pub(super) fn eval(ev: &Evaluator<'_>, function: Range, args: &[Node], grid: Gri
         .map(|a| ev.scalar(a, grid))
         .collect::<Result<_>>()?;
     let param = |at: usize, step: usize| params.get(at).map_or(f64::NAN, |p| p[step]);
-    check_params(function, &params)?;
-
     let mut block = Block::new(grid.len);
     let mut scratch: Vec<f64> = Vec::new();
     ev.select_ranges(of, grid, |series, windows| {
         ev.budget.spend(grid.len)?;
-        let mut reread = 0;
+        ev.budget.row(grid.len)?;
+        // A window cannot end the walk along its series, so it is noted why the rest is not worth looking at.
+        let stopped: Cell<Option<Error>> = Cell::new(None);
+        let proceed = |check: &dyn Fn() -> Result<()>| {
+            let checked = stopped.take().map_or_else(check, Err);
+            let goes_on = checked.is_ok();
+            stopped.set(checked.err());
+            goes_on
+        };
         let (times, values) = (series.times, series.values);
         let row =
             || Row { labels: series.labels.clone(), drop_name: series.drop_name || !function.keeps_name() };
@@ -124,7 +132,9 @@ pub(super) fn eval(ev: &Evaluator<'_>, function: Range, args: &[Node], grid: Gri
         block.push_with(row, |out| {
             let mut each = |f: &mut dyn FnMut(Window<'_>) -> f64| {
                 windows.run(times, values, out, |w| {
-                    reread += w.values.len();
+                    if function.rereads() && !proceed(&|| ev.budget.spend(w.values.len())) {
+                        return ABSENT;
+                    }
                     f(w)
                 })
             };
@@ -142,9 +152,13 @@ pub(super) fn eval(ev: &Evaluator<'_>, function: Range, args: &[Node], grid: Gri
                 Range::PredictLinear => {
                     each(&mut |w| trend::predict(&w, grid.time(w.step), param(0, w.step)))
                 }
-                Range::DoubleExponentialSmoothing => {
-                    each(&mut |w| trend::smooth(&w, param(0, w.step), param(1, w.step)))
-                }
+                Range::DoubleExponentialSmoothing => each(&mut |w| {
+                    let factors = [param(0, w.step), param(1, w.step)];
+                    match proceed(&|| check_factors(factors)) {
+                        true => trend::smooth(&w, factors[0], factors[1]),
+                        false => ABSENT,
+                    }
+                }),
                 Range::Avg => each(&mut |w| over_time::avg(&w)),
                 Range::Count => each(&mut |w| w.values.len() as f64),
                 Range::First => each(&mut |w| w.values[0]),
@@ -161,8 +175,8 @@ pub(super) fn eval(ev: &Evaluator<'_>, function: Range, args: &[Node], grid: Gri
                 Range::TimeOfMin => each(&mut |w| over_time::time_of(&w, Extreme::Min)),
             }
         });
-        if function.rereads() {
-            ev.budget.spend(reread)?;
+        if let Some(error) = stopped.take() {
+            return Err(error);
         }
         if block.len() > n_rows && matches!(function, Range::Rate | Range::Increase) {
             remark_non_counter(ev, series.labels);
@@ -178,12 +192,10 @@ pub(super) fn eval(ev: &Evaluator<'_>, function: Range, args: &[Node], grid: Gri
     Ok(block)
 }
 
-fn check_params(function: Range, params: &[Vec<f64>]) -> Result<()> {
-    if function != Range::DoubleExponentialSmoothing {
-        return Ok(());
-    }
-    for (values, what) in params.iter().zip(["smoothing", "trend"]) {
-        if let Some(bad) = values.iter().find(|v| **v <= 0.0 || **v >= 1.0) {
+/// Checked only where there are samples to smooth, as in Prometheus.
+fn check_factors(factors: [f64; 2]) -> Result<()> {
+    for (bad, what) in factors.iter().zip(["smoothing", "trend"]) {
+        if *bad <= 0.0 || *bad >= 1.0 {
             return Err(Error::Evaluation(format!(
                 "invalid {what} factor. Expected: 0 < {}f < 1, got: {bad:.6}",
                 &what[..1]

@@ -2,18 +2,16 @@
 
 mod build;
 pub(crate) mod escapes;
-mod guard;
 mod invariant;
 mod pinned;
 
 use std::sync::Arc;
 
-pub(crate) use guard::brackets;
-
 use crate::error::Result;
 use crate::functions::Function;
 use crate::labels::Projection;
 use crate::source::Matcher;
+use crate::syntax;
 
 /// A parsed query.
 #[derive(Debug)]
@@ -25,21 +23,16 @@ pub struct Plan {
 
 /// Parses a query. The result is cheap to share and worth caching.
 pub fn parse(query: &str) -> Result<Arc<Plan>> {
-    let expr = guard::parse(query)?;
+    let expr = syntax::expression(query)?;
     let (mut root, depth) = build::build(&expr)?;
     invariant::wrap(&mut root);
     Ok(Arc::new(Plan { text: query.to_string(), root, depth }))
 }
 
-/// The query as the parser reads it.
-pub(crate) fn expression(query: &str) -> Result<promql_parser::parser::Expr> {
-    guard::parse(query)
-}
-
 /// Parses a query and pins all that it reads to one time, as if `@` stood behind every selector that has none; none if
 /// its value would still change from step to step. The value at `at` must then be the value at any time.
 pub(crate) fn parse_pinned(query: &str, at: i64) -> Result<Option<Plan>> {
-    let (mut root, depth) = build::build(&guard::parse(query)?)?;
+    let (mut root, depth) = build::build(&syntax::expression(query)?)?;
     if !pinned::pin(&mut root, at) {
         return Ok(None);
     }
@@ -145,6 +138,38 @@ pub(crate) enum AggregateOp {
     LimitRatio,
 }
 
+impl AggregateOp {
+    const NAMES: [(Self, &str); 14] = [
+        (Self::Sum, "sum"),
+        (Self::Avg, "avg"),
+        (Self::Count, "count"),
+        (Self::Min, "min"),
+        (Self::Max, "max"),
+        (Self::Group, "group"),
+        (Self::Stddev, "stddev"),
+        (Self::Stdvar, "stdvar"),
+        (Self::TopK, "topk"),
+        (Self::BottomK, "bottomk"),
+        (Self::CountValues, "count_values"),
+        (Self::Quantile, "quantile"),
+        (Self::LimitK, "limitk"),
+        (Self::LimitRatio, "limit_ratio"),
+    ];
+
+    pub(crate) fn by_name(name: &str) -> Option<Self> {
+        Self::NAMES.iter().find(|(_, n)| *n == name).map(|(op, _)| *op)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(op, _)| *op == self).map_or("", |(_, name)| name)
+    }
+
+    pub(crate) fn has_parameter(self) -> bool {
+        use AggregateOp::{BottomK, CountValues, LimitK, LimitRatio, Quantile, TopK};
+        matches!(self, TopK | BottomK | CountValues | Quantile | LimitK | LimitRatio)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Binary {
     pub(crate) op: BinaryOp,
@@ -175,6 +200,33 @@ pub(crate) enum BinaryOp {
 }
 
 impl BinaryOp {
+    const SIGNS: [(Self, &str); 16] = [
+        (Self::Add, "+"),
+        (Self::Sub, "-"),
+        (Self::Mul, "*"),
+        (Self::Div, "/"),
+        (Self::Mod, "%"),
+        (Self::Pow, "^"),
+        (Self::Atan2, "atan2"),
+        (Self::Eq, "=="),
+        (Self::Ne, "!="),
+        (Self::Gt, ">"),
+        (Self::Lt, "<"),
+        (Self::Ge, ">="),
+        (Self::Le, "<="),
+        (Self::And, "and"),
+        (Self::Or, "or"),
+        (Self::Unless, "unless"),
+    ];
+
+    pub(crate) fn by_sign(sign: &str) -> Option<Self> {
+        Self::SIGNS.iter().find(|(_, s)| *s == sign).map(|(op, _)| *op)
+    }
+
+    pub(crate) fn sign(self) -> &'static str {
+        Self::SIGNS.iter().find(|(op, _)| *op == self).map_or("", |(_, sign)| sign)
+    }
+
     pub(crate) fn is_comparison(self) -> bool {
         matches!(self, Self::Eq | Self::Ne | Self::Gt | Self::Lt | Self::Ge | Self::Le)
     }

@@ -5,7 +5,12 @@ use crate::functions::{Function, Range};
 
 /// False if the query holds a function of the step's time or of the query's times.
 pub(super) fn pin(node: &mut Node, time: i64) -> bool {
-    let set = |anchor: &mut Anchor| anchor.at = anchor.at.or(Some(At::Time(time)));
+    // The start and the end of an instant are its time.
+    let set = |anchor: &mut Anchor| {
+        if !matches!(anchor.at, Some(At::Time(_))) {
+            anchor.at = Some(At::Time(time));
+        }
+    };
     match node {
         Node::Number(_) | Node::Text(_) => true,
         Node::Select(select) | Node::Window { select, .. } => {
@@ -25,6 +30,11 @@ pub(super) fn pin(node: &mut Node, time: i64) -> bool {
 }
 
 fn timeless(node: &Node) -> bool {
+    if let Node::Select(select) | Node::Window { select, .. } = node
+        && matches!(select.anchor.at, Some(At::Start | At::End))
+    {
+        return false;
+    }
     let itself = !matches!(node, Node::Call { function, .. } if !is_timeless(*function));
     itself && node.children().into_iter().all(timeless)
 }

@@ -253,5 +253,8 @@ fn range_vector(text: &str) -> Result<Steps, String> {
 }
 
 fn duration(text: &str) -> Result<i64, String> {
-    parse_duration(text).ok_or_else(|| format!("{text:?} is no duration: write for example 30s, 1h30m, 0"))
+    // Sums of some of them must not overflow.
+    parse_duration(text)
+        .filter(|ms| *ms <= 1 << 53)
+        .ok_or_else(|| format!("{text:?} is no duration: write for example 30s, 1h30m, 0"))
 }

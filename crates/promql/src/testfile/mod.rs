@@ -4,11 +4,10 @@
 //! As Prometheus's runner does, every instant query is run again in two ways that must not change its value: pinned to
 //! its time by `@` and evaluated at other times, and as the middle step of a range query.
 //!
-//! Positions such as `(1:5)` at the end of expected annotations are not compared, because the parser reports none.
+//! Positions such as `(1:5)` at the end of expected annotations are not compared: annotations do not carry any.
 
 mod check;
 mod command;
-mod experimental;
 mod run;
 mod series;
 

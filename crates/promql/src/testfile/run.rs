@@ -2,7 +2,6 @@
 
 use super::check;
 use super::command::{self, Command, Eval, Load, When};
-use super::experimental;
 use super::series::Item;
 use super::{Case, Outcome, Report, Skip, SyntaxError};
 use crate::engine::{Engine, Steps};
@@ -39,7 +38,7 @@ fn fill(source: &mut MemorySource, load: &Load) -> Result<(), Error> {
     for series in &load.series {
         let native = load.with_native.then(|| native_of(&series.labels)).flatten();
         for (item, at) in series.items.iter().zip(0..) {
-            let time = at * load.interval;
+            let time = load.interval.saturating_mul(at);
             match item {
                 Item::Nothing => continue,
                 Item::NativeHistogram => source.push_refused(&series.labels, time, Refusal::NativeHistogram),
@@ -159,11 +158,6 @@ fn failure(eval: &Eval, error: &Error) -> Result<(), Stop> {
     if let Some(stop) = skip(error) {
         return Err(stop);
     }
-    if matches!(error, Error::Parse(_))
-        && let Some(what) = experimental::syntax(&eval.query)
-    {
-        return Err(Stop::Skipped(Skip::Experimental(what)));
-    }
     match &eval.expect.fail {
         Some(text) if text.accepts(&error.to_string()) => Ok(()),
         Some(text) => Err(Stop::Failed(format!("expected an error like {text:?}, got: {error}"))),
@@ -174,9 +168,7 @@ fn failure(eval: &Eval, error: &Error) -> Result<(), Stop> {
 fn skip(error: &Error) -> Option<Stop> {
     match error {
         Error::NativeHistogram(_) => Some(Stop::Skipped(Skip::NativeHistogram)),
-        Error::Unsupported(what) if what.contains("start") => {
-            Some(Stop::Skipped(Skip::Experimental("start timestamps")))
-        }
+        Error::Experimental { what, .. } => Some(Stop::Skipped(Skip::Experimental(what))),
         _ => None,
     }
 }

@@ -97,7 +97,7 @@ eval instant at 5m m +
         49: skipped, experimental: arithmetic in durations
         52: passed
         57: "text" at 300000 ms: expected Some("other"), got the string "text"
-        60: cannot parse the query: invalid promql query"#]].assert_eq(&shown.join("\n"));
+        60: cannot parse the query: 1:4: unexpected end of input, expected an expression"#]].assert_eq(&shown.join("\n"));
 }
 
 #[test]

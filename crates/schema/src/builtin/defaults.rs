@@ -46,6 +46,15 @@ core.v1.ScaleIOVolumeSource storageMode "ThinProvisioned"
 core.v1.ScaleIOVolumeSource fsType "xfs"
 core.v1.PersistentVolumeClaimSpec volumeMode "Filesystem"
 core.v1.PersistentVolumeClaimStatus phase "Pending"
+core.v1.PersistentVolumeSpec persistentVolumeReclaimPolicy "Retain"
+core.v1.PersistentVolumeSpec volumeMode "Filesystem"
+core.v1.PersistentVolumeStatus phase "Pending"
+core.v1.ISCSIPersistentVolumeSource iscsiInterface "default"
+core.v1.RBDPersistentVolumeSource pool "rbd"
+core.v1.RBDPersistentVolumeSource user "admin"
+core.v1.RBDPersistentVolumeSource keyring "/etc/ceph/keyring"
+core.v1.ScaleIOPersistentVolumeSource storageMode "ThinProvisioned"
+core.v1.ScaleIOPersistentVolumeSource fsType "xfs"
 core.v1.NamespaceStatus phase "Active"
 core.v1.Secret type "Opaque"
 core.v1.ServiceSpec sessionAffinity "None"
@@ -75,7 +84,17 @@ apps.v1.RollingUpdateDaemonSet maxSurge 0
 autoscaling.v1.HorizontalPodAutoscalerSpec minReplicas 1
 autoscaling.v1.HorizontalPodAutoscalerSpec targetCPUUtilizationPercentage 80
 autoscaling.v2.HorizontalPodAutoscalerSpec minReplicas 1
+batch.v1.CronJobSpec concurrencyPolicy "Allow"
+batch.v1.CronJobSpec suspend false
+batch.v1.CronJobSpec successfulJobsHistoryLimit 3
+batch.v1.CronJobSpec failedJobsHistoryLimit 1
+batch.v1.PodFailurePolicyOnPodConditionsPattern status "True"
+networking.v1.IngressClassParametersReference scope "Cluster"
+networking.v1.NetworkPolicyPort protocol "TCP"
 rbac.v1.RoleRef apiGroup "rbac.authorization.k8s.io"
+scheduling.v1.PriorityClass preemptionPolicy "PreemptLowerPriority"
+storage.v1.StorageClass reclaimPolicy "Delete"
+storage.v1.StorageClass volumeBindingMode "Immediate"
 "#;
 
 /// Fills in `value`, a built-in type or something that holds some.
@@ -198,6 +217,14 @@ fn computed(title: &str, map: &mut Object) {
             set(map, "rollingUpdate", || json!({}));
         }
         "autoscaling.v2.HorizontalPodAutoscalerSpec" => autoscaler(map),
+        "batch.v1.Job" => job(map),
+        "networking.v1.NetworkPolicySpec" => {
+            let egress = map.get("egress").and_then(Value::as_array).is_some_and(|rules| !rules.is_empty());
+            if map.get("policyTypes").and_then(Value::as_array).is_none_or(Vec::is_empty) {
+                let types = if egress { json!(["Ingress", "Egress"]) } else { json!(["Ingress"]) };
+                map.insert("policyTypes".to_owned(), types);
+            }
+        }
         "rbac.v1.Subject" if is(map, "kind", "User") || is(map, "kind", "Group") => {
             set(map, "apiGroup", || "rbac.authorization.k8s.io".into());
         }
@@ -291,6 +318,32 @@ fn limit_range_item(map: &mut Object) {
         let target = object_mut(map, to);
         for (name, amount) in source {
             target.entry(name).or_insert(amount);
+        }
+    }
+}
+
+/// What holds for a Job but not for the template that a CronJob makes Jobs of.
+fn job(map: &mut Object) {
+    let spec = object_mut(map, "spec");
+    let labels = spec.get("template").and_then(|template| template.get("metadata")?.get("labels")).cloned();
+    let counted = ["completions", "parallelism"]
+        .iter()
+        .any(|field| spec.get(*field).is_some_and(|value| !value.is_null()));
+    if !counted {
+        set(spec, "completions", || 1.into());
+    }
+    set(spec, "parallelism", || 1.into());
+    let by_index = spec.get("backoffLimitPerIndex").is_some_and(|value| !value.is_null());
+    set(spec, "backoffLimit", || if by_index { i32::MAX.into() } else { 6.into() });
+    set(spec, "completionMode", || "NonIndexed".into());
+    set(spec, "suspend", || false.into());
+    let judged = spec.get("podFailurePolicy").is_some_and(|value| !value.is_null());
+    set(spec, "podReplacementPolicy", || if judged { "Failed" } else { "TerminatingOrFailed" }.into());
+    set(spec, "manualSelector", || false.into());
+    if let Some(labels) = labels {
+        let metadata = object_mut(map, "metadata");
+        if metadata.get("labels").and_then(Value::as_object).is_none_or(Map::is_empty) {
+            metadata.insert("labels".to_owned(), labels);
         }
     }
 }

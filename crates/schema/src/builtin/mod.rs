@@ -16,12 +16,16 @@ use k8s_openapi::{
         authentication::v1 as authentication,
         authorization::v1 as authorization,
         autoscaling::{v1 as autoscaling_v1, v2 as autoscaling_v2},
+        batch::v1 as batch,
         coordination::v1 as coordination,
         core::v1 as core,
         discovery::v1 as discovery,
         events::v1 as events,
+        networking::v1 as networking,
         policy::v1 as policy,
         rbac::v1 as rbac,
+        scheduling::v1 as scheduling,
+        storage::v1 as storage,
     },
     apiextensions_apiserver::pkg::apis::apiextensions::v1 as apiextensions,
 };
@@ -59,7 +63,9 @@ macro_rules! row {
 }
 
 use names::{name_is_label as label, name_is_subdomain as subdomain, path_segment as segment};
-use validate::{NONE, config, infra, pod, scaling, service, volume, workload};
+use validate::{
+    NONE, batch as jobs, config, infra, network, pod, scaling, service, storage as volumes, workload,
+};
 
 static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     vec![
@@ -70,7 +76,8 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row!("" "v1" "LimitRange", core::LimitRange, Namespaced, subdomain, infra::LIMIT_RANGE),
         row!("" "v1" "Namespace", core::Namespace, Cluster, label, NONE),
         row!("" "v1" "Node", core::Node, Cluster, subdomain, infra::NODE),
-        row!("" "v1" "PersistentVolumeClaim", core::PersistentVolumeClaim, Namespaced, subdomain, volume::CLAIM),
+        row!("" "v1" "PersistentVolume", core::PersistentVolume, Cluster, subdomain, volumes::VOLUME),
+        row!("" "v1" "PersistentVolumeClaim", core::PersistentVolumeClaim, Namespaced, subdomain, volumes::CLAIM),
         row!("" "v1" "Pod", core::Pod, Namespaced, subdomain, pod::POD),
         row!("" "v1" "ResourceQuota", core::ResourceQuota, Namespaced, subdomain, infra::RESOURCE_QUOTA),
         row!("" "v1" "Secret", core::Secret, Namespaced, subdomain, config::SECRET),
@@ -91,15 +98,22 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
         row!("authorization.k8s.io" "v1" "SelfSubjectAccessReview", authorization::SelfSubjectAccessReview, Cluster, segment, NONE),
         row!("authorization.k8s.io" "v1" "SelfSubjectRulesReview", authorization::SelfSubjectRulesReview, Cluster, segment, NONE),
         row!("authorization.k8s.io" "v1" "SubjectAccessReview", authorization::SubjectAccessReview, Cluster, segment, NONE),
+        row!("batch" "v1" "CronJob", batch::CronJob, Namespaced, subdomain, jobs::CRON_JOB),
+        row!("batch" "v1" "Job", batch::Job, Namespaced, subdomain, jobs::JOB),
         row!("coordination.k8s.io" "v1" "Lease", coordination::Lease, Namespaced, subdomain, infra::LEASE),
         row!("discovery.k8s.io" "v1" "EndpointSlice", discovery::EndpointSlice, Namespaced, subdomain, service::ENDPOINT_SLICE),
         row!("events.k8s.io" "v1" "Event", events::Event, Namespaced, subdomain, infra::NEW_EVENT),
+        row!("networking.k8s.io" "v1" "Ingress", networking::Ingress, Namespaced, subdomain, network::INGRESS),
+        row!("networking.k8s.io" "v1" "IngressClass", networking::IngressClass, Cluster, subdomain, network::INGRESS_CLASS),
+        row!("networking.k8s.io" "v1" "NetworkPolicy", networking::NetworkPolicy, Namespaced, subdomain, network::NETWORK_POLICY),
         row!("policy" "v1" "Eviction", policy::Eviction, Namespaced, subdomain, NONE),
         row!("policy" "v1" "PodDisruptionBudget", policy::PodDisruptionBudget, Namespaced, subdomain, scaling::PDB),
         row!("rbac.authorization.k8s.io" "v1" "ClusterRole", rbac::ClusterRole, Cluster, segment, infra::CLUSTER_ROLE),
         row!("rbac.authorization.k8s.io" "v1" "ClusterRoleBinding", rbac::ClusterRoleBinding, Cluster, segment, infra::CLUSTER_ROLE_BINDING),
         row!("rbac.authorization.k8s.io" "v1" "Role", rbac::Role, Namespaced, segment, infra::ROLE),
         row!("rbac.authorization.k8s.io" "v1" "RoleBinding", rbac::RoleBinding, Namespaced, segment, infra::ROLE_BINDING),
+        row!("scheduling.k8s.io" "v1" "PriorityClass", scheduling::PriorityClass, Cluster, subdomain, infra::PRIORITY_CLASS),
+        row!("storage.k8s.io" "v1" "StorageClass", storage::StorageClass, Cluster, subdomain, volumes::STORAGE_CLASS),
         row!("apiextensions.k8s.io" "v1" "CustomResourceDefinition", apiextensions::CustomResourceDefinition, Cluster, subdomain, NONE),
     ]
 });

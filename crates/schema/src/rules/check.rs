@@ -6,7 +6,7 @@ use kube_cel::cel::{
     parser::Parser,
 };
 
-use super::values::escape;
+use super::{macros, values::escape};
 use crate::{AdditionalProperties, Schema, Type};
 
 /// Why a rule is refused.
@@ -20,24 +20,19 @@ pub(crate) enum Fault {
 pub(super) fn parse(source: &str) -> Result<IdedExpr, String> {
     let mut expr =
         Parser::default().enable_optional_syntax(true).parse(source).map_err(|why| why.to_string())?;
-    if let Some(name) = two_variable_macro(&expr) {
-        return Err(format!(
-            "the macro '{name}' with two variables is not supported here; use one with a single variable"
-        ));
+    if let Some(name) = struct_literal(&expr) {
+        return Err(format!("undeclared reference to '{name}' (in container '')"));
     }
+    macros::expand(&mut expr)?;
     total_selection(&mut expr);
     Ok(expr)
 }
 
-/// A macro the parser did not know how to expand.
-fn two_variable_macro(expr: &IdedExpr) -> Option<&str> {
-    const MACROS: [&str; 7] =
-        ["all", "exists", "exists_one", "existsOne", "transformList", "transformMap", "transformMapEntry"];
+/// The type of an object that the rule makes: there are none, and the engine cannot run it.
+fn struct_literal(expr: &IdedExpr) -> Option<&str> {
     match &expr.expr {
-        Expr::Call(call) if call.args.len() > 2 && MACROS.contains(&call.func_name.as_str()) => {
-            Some(&call.func_name)
-        }
-        _ => children(expr).into_iter().find_map(two_variable_macro),
+        Expr::Struct(object) => Some(&object.type_name),
+        _ => children(expr).into_iter().find_map(struct_literal),
     }
 }
 
@@ -80,7 +75,7 @@ fn is_plain(expr: &IdedExpr) -> bool {
 /// Loops inside loops: 2 for a macro in the body of a macro.
 pub(super) fn nesting(expr: &IdedExpr) -> u32 {
     match &expr.expr {
-        Expr::Comprehension(loop_) => {
+        Expr::Comprehension(loop_) if !macros::is_binding(loop_) => {
             let body = [&loop_.loop_cond, &loop_.loop_step, &loop_.result];
             let inner = body.into_iter().map(nesting).max().unwrap_or(0);
             (inner + 1).max(nesting(&loop_.iter_range))
@@ -187,7 +182,7 @@ fn entries(entries: &[IdedEntryExpr]) -> Vec<&IdedExpr> {
         .collect()
 }
 
-fn children_mut(expr: &mut IdedExpr) -> Vec<&mut IdedExpr> {
+pub(super) fn children_mut(expr: &mut IdedExpr) -> Vec<&mut IdedExpr> {
     match &mut expr.expr {
         Expr::Call(call) => call.target.as_deref_mut().into_iter().chain(&mut call.args).collect(),
         Expr::Comprehension(loop_) => vec![

@@ -19,6 +19,7 @@ pub(super) fn context() -> Context<'static> {
     context.add_function("dyn", |value: Cel| -> ResolveResult { Ok(value) });
     context.add_function("type", |value: Cel| -> ResolveResult { Ok(name(type_name(&value))) });
     context.add_function(OPTIONAL_FIELD, optional_field);
+    super::macros::register(&mut context);
     for known in ["int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type"] {
         context.add_variable_from_value(known, name(known));
     }
@@ -29,7 +30,8 @@ fn name(text: &str) -> Cel {
     Cel::String(Arc::new(text.to_owned()))
 }
 
-fn type_name(value: &Cel) -> &'static str {
+/// As cel-go calls the type of a value; what is neither of the language nor of its libraries is `dyn`.
+pub fn type_name(value: &Cel) -> &'static str {
     match value {
         Cel::Int(_) => "int",
         Cel::UInt(_) => "uint",

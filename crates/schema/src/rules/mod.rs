@@ -2,6 +2,7 @@
 
 mod check;
 mod functions;
+mod macros;
 mod values;
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -11,6 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 pub(crate) use self::check::Fault;
+pub use self::{functions::type_name as cel_type_name, values::string as cel_text};
 use crate::{
     AdditionalProperties, FieldError, FieldErrorKind, Path, Schema, Type, json, validate::counterpart,
 };

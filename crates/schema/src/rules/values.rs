@@ -54,7 +54,8 @@ pub(super) fn convert(value: &Value, schema: &Schema, is_resource: bool) -> Cel 
     }
 }
 
-fn string(text: &str, schema: &Schema) -> Cel {
+/// Text of a known format as what it stands for: a time, a duration, bytes.
+pub fn string(text: &str, schema: &Schema) -> Cel {
     let plain = || Cel::String(Arc::new(text.to_owned()));
     match schema.format.as_deref() {
         Some("date-time") => {

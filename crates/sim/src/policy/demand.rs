@@ -1,124 +1,96 @@
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use decide::demand::{
-    self, Answer, Graph, Memory, Node, Observed, Per, Scale, Schedule, Spec,
-    input::{FunctionForm, ObservedForm},
-};
-use promql::{AutoscalingValue, Engine, Limits, Plan, autoscaling_value};
-use serde_json::{Value, json};
+use api::slimfaas::{self, Settings, triggers};
+use decide::demand::{self, Answer, Graph, Memory, Node, Observed};
+use promql::{Engine, Limits, Plan};
+use serde_json::Value;
 
-use super::{Outcome, View, part};
+use super::{Outcome, View};
 use crate::{Error, scenario::Metrics};
 
 #[derive(Clone, Debug)]
 pub struct Scaler {
     name: String,
-    spec: Spec,
+    settings: Settings,
     plans: Vec<Arc<Plan>>,
+    engine: Engine,
     memory: Memory,
 }
 
 impl Scaler {
-    /// Annotations are read from the pod template, and from the object where the template has none of that name.
+    /// Annotations are read as the catalog of functions reads them. Where a controller would go on without the feature
+    /// of a bad one, a scenario is refused: it would show something else than what was meant.
     pub fn new(manifest: &Value, metrics: &Metrics) -> Result<Scaler, Error> {
-        const TEMPLATE: &str = "/spec/template/metadata/annotations";
-        let find = |name: &str| {
-            let key = format!("SlimFaas/{name}");
-            [TEMPLATE, "/metadata/annotations"]
-                .iter()
-                .find_map(|pointer| manifest.pointer(pointer)?.get(&key))
-                .map(|value| (key.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        let text = |pointer: &str, otherwise: &str| {
+            manifest.pointer(pointer).and_then(Value::as_str).unwrap_or(otherwise).to_owned()
         };
-        let mut form = json!({});
-        for (annotation, field) in [
-            ("ReplicasMin", "replicasMin"),
-            ("ReplicasAtStart", "replicasAtStart"),
-            ("TimeoutSecondBeforeSetReplicasMin", "timeoutSecondBeforeSetReplicasMin"),
-        ] {
-            if let Some((key, text)) = find(annotation) {
-                let number: i64 = text.trim().parse().map_err(|_| {
-                    Error::field(annotation_path(&key), format!("expected a number, found {text:?}"))
-                })?;
-                form[field] = json!(number);
-            }
+        let (name, namespace) = (text("/metadata/name", "function"), text("/metadata/namespace", "default"));
+        let template = annotations(manifest, "/spec/template/metadata/annotations")?;
+        let object = annotations(manifest, "/metadata/annotations")?;
+        let Some((settings, problems)) = slimfaas::read(&namespace, &name, Some(&template), Some(&object))
+        else {
+            let refused = slimfaas::refused(Some(&template), Some(&object));
+            return Err(refused.map_or_else(
+                || {
+                    Error::field(
+                        "metadata.annotations",
+                        "expected SlimFaas/* annotations: without them this is no function",
+                    )
+                },
+                |problem| Error::field(annotation_path(&problem.annotation), problem.message),
+            ));
+        };
+        if let Some(problem) = problems.into_iter().next() {
+            return Err(Error::field(annotation_path(&problem.annotation), problem.message));
         }
-        let mut function: FunctionForm = part(&json!({ "function": form }), "/function")?;
-        if let Some((key, text)) = find("Schedule") {
-            function.schedule = annotation::<Schedule>(&key, &text)?;
-        }
-        if let Some((key, text)) = find("Scale") {
-            function.scale = Some(annotation::<Scale>(&key, &text)?);
-        }
-        if let Some((key, _)) = find("DependsOn") {
+        if !settings.depends_on.is_empty() {
             let message = "a simulation has only one workload; leave dependencies out";
-            return Err(Error::field(annotation_path(&key), message));
+            return Err(Error::field(annotation_path("SlimFaas/DependsOn"), message));
         }
-        let name =
-            manifest.pointer("/metadata/name").and_then(Value::as_str).unwrap_or("function").to_owned();
-        let namespace = manifest.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or("default");
         let mut plans = Vec::new();
-        for (idx, trigger) in function.scale.iter().flat_map(|scale| &scale.triggers).enumerate() {
+        for (idx, trigger) in settings.scaling.scale.iter().flat_map(|scale| &scale.triggers).enumerate() {
             let path = format!("{}.Triggers[{idx}].Query", annotation_path("SlimFaas/Scale"));
-            let query = trigger.query.replace("${app}", &name).replace("${namespace}", namespace);
-            plans.push(plan(&query, metrics).map_err(|message| Error::field(path, message))?);
+            plans.push(plan(&trigger.query, metrics).map_err(|message| Error::field(path, message))?);
         }
-        let input = demand::Input {
-            now: jiff::Timestamp::UNIX_EPOCH,
-            function,
-            observed: ObservedForm::default(),
-            others: Vec::new(),
-            memory: Memory::default(),
-        };
-        let (spec, _) = input.resolve()?;
-        Ok(Scaler { name, spec, plans, memory: Memory::default() })
+        let engine = triggers::engine(Duration::from_secs_f64(metrics.interval.0));
+        Ok(Scaler { name, settings, plans, engine, memory: Memory::default() })
     }
 
     pub fn decide(&mut self, view: &View<'_>) -> Outcome {
         let ready = view.world.n_ready(view.t);
+        let spec = &self.settings.scaling;
         let graph = Graph::new(vec![Node {
             name: self.name.as_str().into(),
             depends_on: Vec::new(),
             last_call: view.last_call.map(|t| view.moment(t)),
             active_calls: u32::from(view.world.backlog() > 0.0),
-            starts_with_any: false,
-            schedule: self.spec.schedule.clone(),
+            starts_with_any: self.settings.starts_with_any,
+            schedule: spec.schedule.clone(),
             ready: i32::try_from(ready).unwrap_or(i32::MAX),
-            needed: self.spec.at_start,
+            needed: demand::needed(spec.wake_target(), view.replicas),
         }]);
         let observed = Observed {
             current: view.replicas,
             activity: graph.activity(view.now(), &self.name),
+            next_wake_up: graph.next_wake_up(view.now(), &self.name),
             dependencies: demand::Dependencies::default(),
             unschedulable: None,
             autoscaler: None,
             readings: self.readings(view),
         };
         let memory = std::mem::take(&mut self.memory);
-        let mut decision = demand::decide(view.now(), &self.spec, &observed, memory);
+        let mut decision = demand::decide(view.now(), spec, &observed, memory);
         self.memory = std::mem::take(&mut decision.memory);
         Outcome::of(decision)
     }
 
     fn readings(&self, view: &View<'_>) -> Vec<Answer> {
-        self.plans.iter().map(|plan| read(plan, view)).collect()
-    }
-}
-
-/// What a trigger's query says, by the engine that the real store is asked with.
-fn read(plan: &Plan, view: &View<'_>) -> Answer {
-    let now = view.now().as_millisecond();
-    match autoscaling_value(&Engine::default(), plan, view.series, now, Limits::default()) {
-        Ok(AutoscalingValue::Value(value)) => {
-            let per = match plan.per() {
-                promql::Per::Total => Per::Total,
-                promql::Per::Pod => Per::Pod,
-            };
-            Answer::Value { value, per: Some(per) }
-        }
-        Ok(AutoscalingValue::AtLeast(_)) => Answer::Failed("some series have no number".into()),
-        Ok(AutoscalingValue::Idle) => Answer::Quiet,
-        Ok(AutoscalingValue::NoData) => Answer::Failed("no series for five minutes".into()),
-        Err(error) => Answer::Failed(error.to_string().into()),
+        let now = view.now().as_millisecond();
+        let answer = |plan: &Arc<Plan>| {
+            let answer = triggers::answer(&self.engine, plan, view.series, now, Limits::default());
+            answer.unwrap_or_else(|error| Answer::Failed(error.to_string().into()))
+        };
+        self.plans.iter().map(answer).collect()
     }
 }
 
@@ -133,16 +105,17 @@ fn plan(query: &str, metrics: &Metrics) -> Result<Arc<Plan>, String> {
     }
 }
 
-fn annotation<T: serde::de::DeserializeOwned>(key: &str, text: &str) -> Result<T, Error> {
-    let value: Value = serde_json::from_str(text)
-        .map_err(|error| Error::field(annotation_path(key), format!("expected JSON: {error}")))?;
-    part(&json!({ "value": value }), "/value").map_err(|error| match error {
-        Error::Field { path, message } => {
-            let rest = path.trim_start_matches("value").trim_start_matches('.');
-            Error::field(rest, message).under(&annotation_path(key))
-        }
-        other => other,
-    })
+fn annotations(manifest: &Value, pointer: &str) -> Result<BTreeMap<String, String>, Error> {
+    let found = manifest.pointer(pointer).and_then(Value::as_object).into_iter().flatten();
+    found
+        .map(|(key, value)| match value.as_str() {
+            Some(text) => Ok((key.clone(), text.to_owned())),
+            None => {
+                let message = format!("expected a text, as all annotations are, found {value}; quote it");
+                Err(Error::field(annotation_path(key), message))
+            }
+        })
+        .collect()
 }
 
 fn annotation_path(key: &str) -> String {

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use decide::{
     hpa::{
         self, Answer, Condition, Memory, Observed, Phase, Pod, Ready, Requests, Sample, Settings, Spec,
-        input::{MetricForm, ObservedForm, SpecForm},
+        input::{MetricForm, SpecForm},
     },
     quantity::{Figure, Quantity},
 };
@@ -20,6 +20,15 @@ pub struct Scaler {
     /// The time that a sample averages over: from one measurement to the next.
     window_seconds: i64,
     memory: Memory,
+}
+
+/// The resource that a decision follows.
+#[derive(Clone, Debug)]
+pub struct DecidingResource {
+    /// Memory otherwise.
+    pub is_cpu: bool,
+    pub container: Option<Arc<str>>,
+    pub target: hpa::ResourceTarget,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,27 +52,9 @@ impl Scaler {
         if sources.is_empty() {
             sources.push(Source::Cpu);
         }
-        let input = hpa::Input {
-            now: jiff::Timestamp::UNIX_EPOCH,
-            spec: form,
-            settings: Settings::default(),
-            observed: ObservedForm::default(),
-            memory: Memory::default(),
-        };
-        // Read here only for its spec: what is observed comes with every decision.
-        let (spec, _) = input.resolve().map_err(|error| {
-            let mut error = Error::from(error);
-            if let Error::Field { path, .. } = &mut error {
-                *path = path.trim_start_matches("spec.").to_owned();
-            }
-            error
-        })?;
+        let spec = form.resolve(Settings::default())?;
         let window_seconds = metrics.interval.0.ceil() as i64;
         Ok(Scaler { spec, sources, window_seconds, memory: Memory::default() })
-    }
-
-    pub fn bounds(&self) -> (i32, i32) {
-        (self.spec.min, self.spec.max)
     }
 
     pub fn decide(&mut self, view: &View<'_>) -> Outcome {
@@ -80,6 +71,20 @@ impl Scaler {
 
     pub fn remember(&mut self, memory: Memory) {
         self.memory = memory;
+    }
+
+    /// The metric that a decision follows, if it is a resource of the pods, and whether more was wanted than it could say.
+    pub fn deciding_resource(&self, decision: &hpa::Decision) -> (Option<DecidingResource>, bool) {
+        let Some((metric, proposed)) = self.spec.deciding(decision) else { return (None, false) };
+        let resource = match &metric.source {
+            hpa::Source::Resource { resource, container, target } => Some(DecidingResource {
+                is_cpu: **resource == *"cpu",
+                container: container.clone(),
+                target: *target,
+            }),
+            _ => None,
+        };
+        (resource, proposed > decision.desired)
     }
 
     fn observed(&self, view: &View<'_>) -> Observed {

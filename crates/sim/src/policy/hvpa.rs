@@ -1,17 +1,16 @@
 use decide::{
-    hpa::input::{MetricForm, SpecForm},
+    hpa::ResourceTarget,
     hvpa::{
-        self, Axis, ChangeParams, ContainerRecommendation, ContainerSize, Horizontal,
-        HorizontalRecommendation, Interval, MaintenanceWindow, Memory, Mode, Observed, Ratio, ScaleParams,
-        ScaleType, Spec, UpdateMode, Vertical, VerticalRecommendation,
+        self, ContainerRecommendation, ContainerSize, HorizontalRecommendation, Memory, MetricTarget,
+        Observed, ResourceMetric, Spec, TotalRecommendation, VerticalRecommendation,
     },
+    quantity::Quantity,
     recommender::{
-        self, ContainerPolicy, Sample,
-        amount::{Resources, Usage},
+        self, Sample,
+        amount::{Resource, Resources, Usage},
     },
 };
-use jiff::{SignedDuration, Timestamp};
-use serde::Deserialize;
+use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Outcome, View, hpa, part};
@@ -38,180 +37,32 @@ pub struct Scaler {
     last_sample: Option<f64>,
 }
 
-/// `spec` of an Hvpa. Beside the fields of the public type, `mode` names one of the five modes, and the ratio's own fields are
-/// taken too; without either, the weight-based intervals count.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Form {
-    #[serde(default)]
-    mode: Option<Mode>,
-    #[serde(default)]
-    ratio_based_scaling_spec: Option<Ratio>,
-    #[serde(default)]
-    initial_scaling: Option<Axis>,
-    #[serde(default)]
-    final_scaling: Option<Axis>,
-    #[serde(default)]
-    weight_based_scaling_intervals: Vec<Interval>,
-    #[serde(default)]
-    maintenance_time_window: Option<MaintenanceWindow>,
-    hpa: HpaForm,
-    #[serde(default)]
-    vpa: VpaForm,
-    #[serde(default, rename = "replicas")]
-    _replicas: Option<i32>,
-    #[serde(default, rename = "targetRef")]
-    _target_ref: Value,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct HpaForm {
-    #[serde(default = "yes")]
-    deploy: bool,
-    #[serde(default)]
-    scale_up: ScaleTypeForm,
-    #[serde(default)]
-    scale_down: ScaleTypeForm,
-    template: HpaTemplateForm,
-    #[serde(default, rename = "selector")]
-    _selector: Value,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct HpaTemplateForm {
-    spec: HpaSpecForm,
-    #[serde(default, rename = "metadata")]
-    _metadata: Value,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct HpaSpecForm {
-    #[serde(default)]
-    min_replicas: Option<i32>,
-    max_replicas: i32,
-    #[serde(default)]
-    metrics: Vec<MetricForm>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct VpaForm {
-    #[serde(default = "yes", rename = "deploy")]
-    _deploy: bool,
-    #[serde(default)]
-    scale_up: ScaleTypeForm,
-    #[serde(default)]
-    scale_down: ScaleTypeForm,
-    #[serde(default)]
-    template: VpaTemplateForm,
-    #[serde(default)]
-    limits_requests_gap_scale_params: ScaleParamsForm,
-    #[serde(default, rename = "selector")]
-    _selector: Value,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct VpaTemplateForm {
-    #[serde(default)]
-    spec: VpaSpecForm,
-    #[serde(default, rename = "metadata")]
-    _metadata: Value,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct VpaSpecForm {
-    #[serde(default)]
-    resource_policy: ResourcePolicyForm,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ResourcePolicyForm {
-    #[serde(default)]
-    container_policies: Vec<ContainerPolicy>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ScaleTypeForm {
-    #[serde(default)]
-    update_policy: UpdatePolicyForm,
-    #[serde(default)]
-    min_change: ScaleParamsForm,
-    #[serde(default)]
-    stabilization_duration: Option<SignedDuration>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct UpdatePolicyForm {
-    #[serde(default)]
-    update_mode: UpdateMode,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct ScaleParamsForm {
-    #[serde(default)]
-    cpu: ChangeParams,
-    #[serde(default)]
-    memory: ChangeParams,
-    #[serde(default, rename = "replicas")]
-    _replicas: ChangeParams,
-}
-
 impl Scaler {
     pub fn new(manifest: &Value, pods: &Pods, metrics: &Metrics) -> Result<Scaler, Error> {
-        if pods.requests.cpu.is_none() {
-            return Err(Error::field("", "sizes can only change if pods.requests gives one to start from"));
-        }
-        let form: Form = part(manifest, "/spec")?;
-        let hpa_spec = SpecForm {
-            min_replicas: form.hpa.template.spec.min_replicas,
-            max_replicas: form.hpa.template.spec.max_replicas,
-            metrics: form.hpa.template.spec.metrics.clone(),
-            ..SpecForm::default()
-        };
-        let horizontal = hpa::Scaler::from_spec(hpa_spec, metrics)
+        ensure_sizes(pods)?;
+        let spec: api::hvpa::Spec = part(manifest, "/spec")?;
+        let resolved = spec.resolve().map_err(|error| Error::from(error).under("spec"))?;
+        let horizontal = hpa::Scaler::from_spec(resolved.horizontal, metrics)
             .map_err(|error| error.under("spec.hpa.template.spec"))?;
-        let (min_replicas, max_replicas) = horizontal.bounds();
-        let container_policies = form.vpa.template.spec.resource_policy.container_policies.clone();
-        let spec = Spec {
-            mode: form.mode()?,
-            min_replicas,
-            max_replicas,
-            horizontal: Horizontal {
-                deployed: form.hpa.deploy,
-                scale_up: form.hpa.scale_up.resolve(),
-                scale_down: form.hpa.scale_down.resolve(),
-            },
-            vertical: Vertical {
-                scale_up: form.vpa.scale_up.resolve(),
-                scale_down: form.vpa.scale_down.resolve(),
-                container_policies: container_policies.clone(),
-                limits_requests_gap: form.vpa.limits_requests_gap_scale_params.resolve(),
-                ..Vertical::default()
-            },
-            maintenance_time_window: form.maintenance_time_window,
-            oom_override: true,
-            staleness_seconds: 300,
-            tolerance: 0.1,
-        };
-        spec.validate().map_err(|error| Error::from(error).under("spec"))?;
-        Ok(Scaler {
+        Ok(Scaler::of(resolved.spec, horizontal))
+    }
+
+    /// The embedded recommender beside a horizontal one.
+    pub fn of(spec: Spec, horizontal: hpa::Scaler) -> Scaler {
+        let container_policies = spec.vertical.container_policies.clone();
+        Scaler {
             spec,
             memory: Memory::default(),
             horizontal,
-            recommender: recommender::Spec { container_policies, ..recommender::Spec::default() },
+            recommender: recommender::Spec {
+                container_policies,
+                options: recommender::Options { learn_totals: true, ..recommender::Options::default() },
+                ..recommender::Spec::default()
+            },
             learnt: recommender::Memory::default(),
             recommended: None,
             last_sample: None,
-        })
+        }
     }
 
     pub fn decide(&mut self, view: &View<'_>) -> Outcome {
@@ -219,11 +70,14 @@ impl Scaler {
         self.learn(view, now);
         let size = view.world.size();
         let advice = self.horizontal.decision(view);
+        let (deciding, limited) = self.horizontal.deciding_resource(&advice);
         let horizontal = HorizontalRecommendation {
             desired: advice.desired,
             active: !matches!(advice.reason.code, "NoValidMetric" | "InvalidMetricBlocksScaleDown"),
-            limited: false,
-            sampled_at: view.sample.map(|sample| view.moment(sample.at)),
+            limited,
+            // A sample is an average: it speaks of the whole time since the one before it.
+            sampled_at: view.sample.map(|sample| view.moment(sample.since)),
+            metric: deciding.map(|deciding| metric(view, &deciding)),
         };
         let observed = Observed {
             replicas: view.replicas,
@@ -235,6 +89,7 @@ impl Scaler {
             horizontal: Some(horizontal),
             vertical: self.recommended.clone(),
             rollout_in_progress: view.world.is_rolling(),
+            settled_at: Some(view.moment(view.world.settled_at())),
             out_of_memory: Vec::new(),
         };
         let mut decision = hvpa::decide(now, &self.spec, &observed, &self.memory);
@@ -263,8 +118,11 @@ impl Scaler {
         }
         self.last_sample = Some(sample.at);
         let at = view.moment(sample.at);
+        // Pods that were resized since then share what was used then.
+        let of_pods: f64 = view.world.pods().iter().filter_map(|pod| sample.cpu(view.pods, pod)).sum();
+        let factor = if of_pods > 0.0 { sample.total_cpu(view.pods) / of_pods } else { 1.0 };
         let samples = view.world.pods().iter().filter_map(|pod| {
-            let cpu = sample.cpu(view.pods, pod)?;
+            let cpu = sample.cpu(view.pods, pod)? * factor;
             Some(Sample {
                 at,
                 pod: pod.id.to_string(),
@@ -281,6 +139,11 @@ impl Scaler {
             lower_bound: container.lower_bound,
             upper_bound: container.upper_bound,
             uncapped_target: container.uncapped_target,
+            total: TotalRecommendation {
+                target: container.total.target,
+                lower_bound: container.total.lower_bound,
+                upper_bound: container.total.upper_bound,
+            },
         });
         self.recommended = Some(VerticalRecommendation {
             provided: true,
@@ -292,42 +155,26 @@ impl Scaler {
     }
 }
 
-impl Form {
-    fn mode(&self) -> Result<Mode, Error> {
-        if let Some(mode) = &self.mode {
-            return Ok(mode.clone());
-        }
-        if let Some(ratio) = &self.ratio_based_scaling_spec {
-            return Ok(Mode::Ratio(Ratio {
-                initial_scaling: self.initial_scaling,
-                final_scaling: self.final_scaling,
-                ..ratio.clone()
-            }));
-        }
-        if self.weight_based_scaling_intervals.is_empty() {
-            let message = "expected mode, ratioBasedScalingSpec or weightBasedScalingIntervals";
-            return Err(Error::field("spec", message));
-        }
-        Ok(Mode::Ratio(Ratio { intervals: self.weight_based_scaling_intervals.clone(), ..Ratio::default() }))
+pub fn ensure_sizes(pods: &Pods) -> Result<(), Error> {
+    match pods.requests.cpu {
+        Some(_) => Ok(()),
+        None => Err(Error::field("", "sizes can only change if pods.requests gives one to start from")),
     }
 }
 
-impl ScaleTypeForm {
-    fn resolve(&self) -> ScaleType {
-        ScaleType {
-            update_mode: self.update_policy.update_mode,
-            stabilization_seconds: self.stabilization_duration.map_or(0, |duration| duration.as_secs()),
-            min_change: self.min_change.resolve(),
-        }
+/// What the deciding metric reads, and what all pods used of it.
+fn metric(view: &View<'_>, deciding: &hpa::DecidingResource) -> ResourceMetric {
+    let usage = view.sample.map(|sample| match deciding.is_cpu {
+        true => Quantity(sample.total_cpu(view.pods) as i64),
+        false => Quantity((view.pods.memory() * view.world.pods().len() as f64 * 1000.0) as i64),
+    });
+    ResourceMetric {
+        resource: if deciding.is_cpu { Resource::Cpu } else { Resource::Memory },
+        container: deciding.container.as_ref().map(ToString::to_string),
+        target: match deciding.target {
+            ResourceTarget::Utilization(percent) => MetricTarget::AverageUtilization(percent),
+            ResourceTarget::AverageValue(value) => MetricTarget::AverageValue(value),
+        },
+        usage,
     }
-}
-
-impl ScaleParamsForm {
-    fn resolve(&self) -> ScaleParams {
-        ScaleParams { cpu: self.cpu, memory: self.memory }
-    }
-}
-
-fn yes() -> bool {
-    true
 }

@@ -1,4 +1,5 @@
-//! The chart: for each policy, load against capacity, and desired against ready replicas.
+//! The chart: for each policy, load against capacity, desired against ready replicas, and where sizes change, what a pod
+//! requests.
 
 use std::fmt::Write as _;
 
@@ -15,6 +16,7 @@ const TITLE_HEAD: f64 = 34.0;
 const LEGEND_HEAD: f64 = 26.0;
 const LOAD_HEIGHT: f64 = 170.0;
 const REPLICA_HEIGHT: f64 = 120.0;
+const SIZE_HEIGHT: f64 = 70.0;
 const GAP: f64 = 26.0;
 const RUN_HEAD: f64 = 46.0;
 const RUN_FOOT: f64 = 44.0;
@@ -32,6 +34,7 @@ const STYLE: &str = "\
 .chart .capacity{fill:none;stroke:var(--capacity);stroke-width:1.8}\
 .chart .ready{fill:var(--ready);fill-opacity:.7}\
 .chart .desired{fill:none;stroke:var(--desired);stroke-width:1.8}\
+.chart .size{fill:none;stroke:var(--capacity);stroke-width:1.8;stroke-dasharray:6 2}\
 .chart .event{stroke:var(--event);stroke-width:1.2;stroke-dasharray:3 3}\
 .chart .event-text{fill:var(--event)}\
 .chart .change circle{fill:var(--ground);stroke:var(--desired);stroke-width:1.8}\
@@ -49,11 +52,13 @@ pub(super) enum Place {
 
 pub(super) fn svg(report: &Report, place: Place) -> String {
     let head = if place == Place::Alone { TITLE_HEAD } else { 0.0 } + LEGEND_HEAD;
-    let run_height = RUN_HEAD + LOAD_HEIGHT + GAP + REPLICA_HEIGHT + RUN_FOOT;
+    let sizes = SizePanel::of(report);
+    let size_height = sizes.map_or(0.0, |_| SIZE_HEIGHT + GAP);
+    let run_height = RUN_HEAD + LOAD_HEIGHT + GAP + REPLICA_HEIGHT + size_height + RUN_FOOT;
     let height = head + run_height * report.runs.len() as f64;
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_svg(report, place, head, height, run_height, &mut out);
+    let _ = write_svg(report, place, head, height, run_height, sizes, &mut out);
     out
 }
 
@@ -63,6 +68,7 @@ fn write_svg(
     head: f64,
     height: f64,
     run_height: f64,
+    sizes: Option<SizePanel>,
     out: &mut String,
 ) -> std::fmt::Result {
     let label = escape(&format!("{}: load, capacity and replicas over {}", report.scenario, report.duration));
@@ -75,28 +81,45 @@ fn write_svg(
     if place == Place::Alone {
         writeln!(out, r#"<text class="title" x="{LEFT}" y="26">{}</text>"#, escape(&report.scenario))?;
     }
-    write_legend(head - 11.0, out)?;
+    write_legend(head - 11.0, sizes.is_some(), out)?;
     // The same scales for all policies, or the eye would compare the wrong things.
     let points = || report.runs.iter().flat_map(|run| &run.points);
     let load_top = points().map(|point| point.load.max(point.capacity)).fold(1.0, f64::max);
     let replica_top = points().map(|point| point.desired.max(point.ready as i32)).fold(1, i32::max);
     for (idx, run) in report.runs.iter().enumerate() {
         let top = head + run_height * idx as f64;
-        write_run(report.duration, run, top, Axis::new(load_top), Axis::whole(replica_top), out)?;
+        write_run(report.duration, run, top, Axis::new(load_top), Axis::whole(replica_top), sizes, out)?;
     }
     out.push_str("</svg>\n");
     Ok(())
 }
 
-fn write_legend(base: f64, out: &mut String) -> std::fmt::Result {
+/// The panel for what a pod requests, for runs in which that changes.
+#[derive(Clone, Copy)]
+struct SizePanel {
+    /// In thousandths of a core.
+    axis: Axis,
+}
+
+impl SizePanel {
+    fn of(report: &Report) -> Option<SizePanel> {
+        let sizes = || report.runs.iter().flat_map(|run| &run.points).map(|point| point.size);
+        let (least, most) = (sizes().min()?, sizes().max()?);
+        (least != most).then(|| SizePanel { axis: Axis::new(most as f64) })
+    }
+}
+
+fn write_legend(base: f64, has_sizes: bool, out: &mut String) -> std::fmt::Result {
     let mut x = LEFT;
     let (top, middle) = (base - 9.0, base - 4.0);
-    for (class, name, is_area) in [
+    let series = [
         ("load", "load", true),
         ("capacity", "capacity", false),
         ("ready", "ready", true),
         ("desired", "desired", false),
-    ] {
+        ("size", "CPU request", false),
+    ];
+    for (class, name, is_area) in series.into_iter().filter(|(class, ..)| has_sizes || *class != "size") {
         match is_area {
             true => writeln!(out, r#"<rect class="{class}" x="{x}" y="{top}" width="14" height="10"/>"#)?,
             false => writeln!(out, r#"<path class="{class}" d="M{x} {middle}h14"/>"#)?,
@@ -114,6 +137,7 @@ fn write_run(
     top: f64,
     load_axis: Axis,
     replica_axis: Axis,
+    sizes: Option<SizePanel>,
     out: &mut String,
 ) -> std::fmt::Result {
     let x = |t: f64| LEFT + (WIDTH - LEFT - RIGHT) * (t / duration.0).clamp(0.0, 1.0);
@@ -134,7 +158,13 @@ fn write_run(
     let replica_bottom = load_bottom + GAP + REPLICA_HEIGHT;
     load_axis.write("per second", load_bottom, LOAD_HEIGHT, out)?;
     replica_axis.write("replicas", replica_bottom, REPLICA_HEIGHT, out)?;
-    write_times(duration, x, load_bottom, replica_bottom, out)?;
+    let size_bottom = replica_bottom + GAP + SIZE_HEIGHT;
+    let mut panels = vec![(load_bottom, LOAD_HEIGHT), (replica_bottom, REPLICA_HEIGHT)];
+    if let Some(SizePanel { axis }) = sizes {
+        axis.write("millicores", size_bottom, SIZE_HEIGHT, out)?;
+        panels.push((size_bottom, SIZE_HEIGHT));
+    }
+    write_times(duration, x, &panels, out)?;
 
     let load_y = |value: f64| load_axis.y(value, load_bottom, LOAD_HEIGHT);
     let replica_y = |value: f64| replica_axis.y(value, replica_bottom, REPLICA_HEIGHT);
@@ -149,6 +179,11 @@ fn write_run(
     let desired = path(series(|point| f64::from(point.desired)).map(|(x, v)| (x, replica_y(v))), true, end);
     writeln!(out, r#"<path class="desired" d="{desired}"/>"#)?;
 
+    if let Some(SizePanel { axis }) = sizes {
+        let y = |value: f64| axis.y(value, size_bottom, SIZE_HEIGHT);
+        let size = path(series(|point| point.size as f64).map(|(x, v)| (x, y(v))), true, end);
+        writeln!(out, r#"<path class="size" d="{size}"/>"#)?;
+    }
     for happening in &run.happenings {
         let at = x(happening.at.0);
         writeln!(out, r#"<path class="event" d="M{at:.1} {}V{replica_bottom}"/>"#, top + RUN_HEAD)?;
@@ -208,8 +243,7 @@ fn path(points: impl Iterator<Item = (f64, f64)>, steps: bool, end: f64) -> Stri
 fn write_times(
     duration: Seconds,
     x: impl Fn(f64) -> f64,
-    load_bottom: f64,
-    replica_bottom: f64,
+    panels: &[(f64, f64)],
     out: &mut String,
 ) -> std::fmt::Result {
     const STEPS: [f64; 17] = [
@@ -223,14 +257,13 @@ fn write_times(
     let mut t = 0.0;
     while t <= duration.0 {
         let at = x(t);
-        writeln!(
-            out,
-            r#"<path class="grid" d="M{at:.1} {:.1}V{load_bottom:.1}M{at:.1} {:.1}V{replica_bottom:.1}"/>"#,
-            load_bottom - LOAD_HEIGHT,
-            replica_bottom - REPLICA_HEIGHT
-        )?;
+        let lines: String = panels
+            .iter()
+            .map(|(bottom, height)| format!("M{at:.1} {:.1}V{bottom:.1}", bottom - height))
+            .collect();
+        writeln!(out, r#"<path class="grid" d="{lines}"/>"#)?;
         let anchor = if t + step > duration.0 && at > WIDTH - RIGHT - 20.0 { "end" } else { "middle" };
-        let y = replica_bottom + 17.0;
+        let y = panels.last().map_or(0.0, |(bottom, _)| bottom + 17.0);
         writeln!(out, r#"<text text-anchor="{anchor}" x="{at:.1}" y="{y:.1}">{}</text>"#, Seconds(t))?;
         t += step;
     }

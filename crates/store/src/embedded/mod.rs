@@ -5,6 +5,9 @@
 //!    ▲                 │ state in memory: lines, leases, expiries
 //!    └────answers──────┴──▶ listeners
 //! ```
+//!
+//! What many ask for and nobody decides upon (a key, an item by its id, dead letters) is read from what is committed,
+//! beside the writer.
 
 mod source;
 mod state;
@@ -15,8 +18,8 @@ mod writer;
 
 use std::{
     collections::HashMap,
-    path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock, atomic::Ordering},
     time::Duration,
 };
 
@@ -28,21 +31,36 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::{
     source::Source,
-    tables::{KEYS, KeyRow},
+    state::Counters,
+    tables::{Committed, KEYS, KeyRow},
     writer::{Answer, Group, Job, Listeners, Shared, Writer},
 };
 use crate::{
-    Change, Counts, Dead, Entry, Error, Expect, Limits, NewItem, Place, Result, Settle, Store, Take, Taken,
-    mailbox, packed,
+    Change, Counts, DeadPage, Dropped, Entry, Error, Expect, Limits, NewItem, Page, Place, Result, Settle,
+    Store, Take, Taken, mailbox,
     queue::{self, Item, Next, State},
 };
 
 /// Jobs that wait for the writer; beyond it callers wait to hand theirs in.
 const MAX_WAITING: usize = 1024;
 
+/// A database in a file that only its owner may read, made if it is not there. One process at a time.
+///
+/// # Errors
+/// In words that say what to do about it.
+pub fn open_database(path: &Path) -> std::result::Result<Database, String> {
+    Source::File(path.to_owned()).open()
+}
+
+/// Why a database in the file did not do what was asked of it, and what to do about it.
+pub fn explain(path: &Path, error: &redb::Error) -> String {
+    Source::File(path.to_owned()).explain(error)
+}
+
 pub struct Embedded {
     jobs: mpsc::Sender<Job>,
     shared: Shared,
+    dropped: Arc<Counters>,
 }
 
 /// Why a job changed nothing.
@@ -66,10 +84,11 @@ impl Embedded {
 
     fn start(source: Source, limits: Limits) -> Result<Self> {
         let database = source.open().map_err(Error::Open)?;
-        let state = tables::load(&database)
-            .map_err(|error| Error::Open(format!("cannot read the store's file: {error}")))?;
+        let state = tables::load(&database).map_err(|error| {
+            Error::Open(format!("cannot read the store's file: {}", source.explain(&error)))
+        })?;
         let shared: Shared = Arc::new(RwLock::new(Ok(Arc::new(database))));
-        let listeners = Listeners::default();
+        let (listeners, dropped) = (Listeners::default(), state.dropped.clone());
         let writer = Writer { source, shared: shared.clone(), state, listeners, limits, failure: None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         let runtime = runtime.map_err(|error| Error::Open(format!("cannot start the writer: {error}")))?;
@@ -78,7 +97,7 @@ impl Embedded {
             .name("store".into())
             .spawn(move || runtime.block_on(writer.run(waiting)))
             .map_err(|error| Error::Open(format!("cannot start the writer: {error}")))?;
-        Ok(Embedded { jobs, shared })
+        Ok(Embedded { jobs, shared, dropped })
     }
 
     /// Runs `work` in the next transaction and answers after its commit.
@@ -87,7 +106,11 @@ impl Embedded {
         T: Send + 'static,
         F: FnOnce(&mut Group<'_, '_>) -> Work<T> + Send + 'static,
     {
-        let gone = || Error::Unavailable("the writer gave up; see the log".to_owned());
+        let gone = || {
+            let shared = self.shared.read().unwrap_or_else(PoisonError::into_inner);
+            let why = shared.as_ref().err().filter(|why| !why.is_empty()).cloned();
+            Error::Unavailable(why.unwrap_or_else(|| "the writer gave up; see the log".to_owned()))
+        };
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |group| {
             let outcome = match work(group) {
@@ -119,6 +142,17 @@ impl Embedded {
     }
 }
 
+impl Embedded {
+    /// At what is committed of the queues.
+    async fn look<T, F>(&self, look: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Committed) -> std::result::Result<T, redb::Error> + Send + 'static,
+    {
+        self.read(move |database| look(&Committed::open(database)?)).await
+    }
+}
+
 #[async_trait]
 impl Store for Embedded {
     async fn get(&self, key: &str) -> Result<Option<Entry>> {
@@ -137,11 +171,13 @@ impl Store for Embedded {
             group.limits.check_size(&key, value.len())?;
             group.expect(&key, expect)?;
             let revision = group.state.next_number();
+            group.state.results.put(&key, revision, value.len());
             let expires = ttl.map(|ttl| queue::after(group.now, ttl));
             let row = KeyRow { entry: Entry { value, revision }, expires };
             group.tables.keys.insert(key.as_str(), row.encode().as_slice())?;
             group.state.expiries.extend(expires.map(|expires| (expires, key.clone())));
             group.key_changed(Change { key, entry: Some(row.entry) });
+            group.drop_results()?;
             Ok(revision)
         })
         .await
@@ -151,8 +187,7 @@ impl Store for Embedded {
         let key = key.to_owned();
         self.commit(move |group| {
             if group.expect(&key, expect)? {
-                group.tables.keys.remove(key.as_str())?;
-                group.key_changed(Change { key, entry: None });
+                group.remove_key(key)?;
             }
             Ok(())
         })
@@ -185,20 +220,19 @@ impl Store for Embedded {
 
     async fn enqueue(&self, queue: &str, item: NewItem) -> Result<()> {
         let name = queue.to_owned();
-        let packed = packed::pack(&item.head, &item.body);
         self.commit(move |group| {
-            let bytes = packed.len();
-            group.limits.check_size(&item.id, bytes)?;
+            let NewItem { id, head, body } = item;
+            let bytes = head.len() + body.len();
+            group.limits.check_size(&id, bytes)?;
             let queue = group.state.queue(&name);
-            if queue.place(&item.id).is_some() {
+            if queue.place(&id).is_some() {
                 return Ok(());
             }
-            group.limits.check_room(&name, queue.len(), queue.bytes(), bytes)?;
-            let (id, bytes) = (item.id.into(), bytes as u64);
+            group.limits.check_room(&name, queue.load(), bytes)?;
+            let (id, bytes) = (id.into(), bytes as u64);
             let item = Item { id, bytes, enqueued: group.now, attempts: 0, state: State::Ready };
             let place = group.state.next_number();
-            group.tables.put_body(&name, place, &packed)?;
-            group.tables.put_item(&name, place, &item)?;
+            group.tables.put_new(&name, place, &item, &head, &body)?;
             group.state.queue(&name).insert(place, item);
             group.queue_changed(&name);
             Ok(())
@@ -220,7 +254,7 @@ impl Store for Embedded {
                 queue.set(place, attempts, state);
                 let Some(item) = queue.get(place) else { continue };
                 group.tables.put_item(&name, place, item)?;
-                let (head, body) = packed::unpack(group.tables.body(&name, place)?.into());
+                let (head, body) = group.tables.head_and_body(&name, place)?;
                 given.push(Taken {
                     id: item.id.to_string(),
                     head,
@@ -252,11 +286,10 @@ impl Store for Embedded {
     }
 
     async fn find(&self, queue: &str, id: &str) -> Result<Option<Place>> {
-        let (name, id) = (queue.to_owned(), id.to_owned());
-        self.commit(move |group| {
-            let queue = group.state.queues.get(&name);
-            let item = queue.and_then(|queue| queue.get(queue.place(&id)?));
-            Ok(item.map(|item| item.place(group.now)))
+        let (queue, id) = (queue.to_owned(), id.to_owned());
+        self.look(move |items| {
+            let Some(place) = items.place(&queue, &id)? else { return Ok(None) };
+            Ok(items.item(&queue, place)?.map(|item| item.place(queue::now())))
         })
         .await
     }
@@ -296,17 +329,22 @@ impl Store for Embedded {
         Ok(stream.map(|(queue, ())| queue).boxed())
     }
 
-    async fn dead(&self, queue: &str) -> Result<Vec<Dead>> {
-        let name = queue.to_owned();
-        self.commit(move |group| {
-            let mut dead = Vec::new();
-            for (place, item) in group.state.queues.get(&name).into_iter().flat_map(|queue| queue.dead()) {
-                let (head, _) = packed::unpack(group.tables.body(&name, place)?.into());
-                dead.extend(item.as_dead(head));
-            }
-            Ok(dead)
+    async fn head(&self, queue: &str, id: &str) -> Result<Option<Bytes>> {
+        let (queue, id) = (queue.to_owned(), id.to_owned());
+        self.look(move |items| {
+            let Some(place) = items.place(&queue, &id)? else { return Ok(None) };
+            items.head(&queue, place).map(Some)
         })
         .await
+    }
+
+    async fn dead(&self, queue: &str, page: Page) -> Result<DeadPage> {
+        let queue = queue.to_owned();
+        self.look(move |items| items.dead(&queue, page)).await
+    }
+
+    fn dropped(&self) -> Dropped {
+        self.dropped.read()
     }
 
     async fn replay(&self, queue: &str, id: &str) -> Result<bool> {
@@ -356,8 +394,9 @@ impl Group<'_, '_> {
         let queue = self.state.queue(name);
         match next {
             Next::Gone => {
-                queue.remove(place);
-                self.tables.remove_item(name, place)?;
+                if let Some(item) = queue.remove(place) {
+                    self.tables.remove_item(name, place, &item.id)?;
+                }
             }
             Next::Stays { attempts, state } => {
                 queue.set(place, attempts, state);
@@ -367,6 +406,38 @@ impl Group<'_, '_> {
             }
         }
         self.queue_changed(name);
+        self.drop_dead()
+    }
+
+    /// Throws away the dead letters that are too old or too many.
+    pub(super) fn drop_dead(&mut self) -> std::result::Result<(), redb::Error> {
+        let queues = self.state.queues.iter().map(|(name, queue)| (name.as_str(), queue));
+        let excess = queue::excess(queues, self.limits, self.now);
+        let excess: Vec<_> = excess.into_iter().map(|(name, place)| (name.to_owned(), place)).collect();
+        for (name, place) in excess {
+            if let Some(item) = self.state.queue(&name).remove(place) {
+                self.tables.remove_item(&name, place, &item.id)?;
+                self.state.dropped.dead_letters.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(queue = name, id = %item.id, "a dead letter is dropped: too old, or too many");
+                self.queue_changed(&name);
+            }
+        }
+        Ok(())
+    }
+
+    fn drop_results(&mut self) -> std::result::Result<(), redb::Error> {
+        while let Some(key) = self.state.results.pop_excess(self.limits) {
+            self.state.dropped.results.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(key, "a result is dropped: there are too many");
+            self.remove_key(key)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_key(&mut self, key: String) -> std::result::Result<(), redb::Error> {
+        self.tables.keys.remove(key.as_str())?;
+        self.state.results.remove(&key);
+        self.key_changed(Change { key, entry: None });
         Ok(())
     }
 

@@ -65,7 +65,7 @@ impl Writer {
     pub async fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
         let mut group = Vec::new();
         loop {
-            let first = match self.state.next_due() {
+            let first = match self.state.next_due(&self.limits) {
                 None => jobs.recv().await,
                 Some(due) => {
                     let wait = u64::try_from(due - queue::now()).unwrap_or(0);
@@ -99,7 +99,9 @@ impl Writer {
                 answers.into_iter().for_each(|answer| answer(Ok(())));
             }
             Err(message) => {
-                tracing::error!(error = message, "the store cannot write");
+                if self.failure.as_ref() != Some(&message) {
+                    tracing::error!("the store of calls cannot write: {message}");
+                }
                 self.failure = Some(message.clone());
                 for answer in answers {
                     answer(Err(Error::Unavailable(message.clone())));
@@ -121,7 +123,8 @@ impl Writer {
             self.reopen();
         }
         let database = self.database()?;
-        let text = |error: redb::Error| error.to_string();
+        let source = &self.source;
+        let text = |error: redb::Error| source.explain(&error);
         let transaction = database.begin_write().map_err(|error| text(error.into()))?;
         {
             let mut tables = Tables::open(&transaction).map_err(text)?;
@@ -144,7 +147,9 @@ impl Writer {
         }
         if news.dirty {
             transaction.commit().map_err(|error| text(error.into()))?;
-            self.failure = None;
+            if self.failure.take().is_some() {
+                tracing::info!("the store of calls takes writes again");
+            }
         } else {
             transaction.abort().map_err(|error| text(error.into()))?;
         }
@@ -173,11 +178,11 @@ impl Writer {
         // the old handle goes first: it holds the lock of the file
         *shared = Err(self.failure.clone().unwrap_or_default());
         let opened = self.source.open().and_then(|database| {
-            let state = tables::load(&database).map_err(|error| error.to_string())?;
+            let state = tables::load(&database).map_err(|error| self.source.explain(&error))?;
             Ok((Arc::new(database), state))
         });
         *shared = opened.map(|(database, state)| {
-            self.state = state;
+            self.state = State { dropped: self.state.dropped.clone(), ..state };
             database
         });
     }
@@ -207,10 +212,9 @@ impl Group<'_, '_> {
         {
             let row = self.tables.keys.get(key.as_str())?.map(|row| tables::KeyRow::decode(row.value()));
             if row.is_some_and(|row| row.is_expired(self.now)) {
-                self.tables.keys.remove(key.as_str())?;
-                self.key_changed(Change { key, entry: None });
+                self.remove_key(key)?;
             }
         }
-        Ok(())
+        self.drop_dead()
     }
 }

@@ -17,8 +17,9 @@ use futures::{StreamExt, stream::BoxStream};
 use super::{
     server::{Outgoing, Refused, Server, unavailable},
     subject,
+    trouble::Trouble,
 };
-use crate::{Change, Entry, Error, Expect, Result, queue};
+use crate::{Bound, Change, Entry, Error, Expect, Result, queue};
 
 /// The server counts in seconds; this says to the millisecond when a value is over.
 const EXPIRES: &str = "Ballast-Expires";
@@ -40,7 +41,7 @@ struct Last {
 }
 
 impl Keys {
-    pub async fn open(server: &Server, name: &str, replicas: usize) -> Result<Self, String> {
+    pub async fn open(server: &Server, name: &str, replicas: usize) -> Result<Self, Trouble> {
         let bucket = kv::Config {
             bucket: format!("{name}-keys"),
             description: "shared state of Ballast".to_owned(),
@@ -51,12 +52,42 @@ impl Keys {
             ..Default::default()
         };
         let bucket = server.context.create_or_update_key_value(bucket).await;
-        let bucket = bucket.map_err(|error| error.to_string())?;
+        let bucket = bucket.map_err(|error| Trouble::of_creation(&error, replicas))?;
         Ok(Keys {
             client: server.client.clone(),
             prefix: format!("$KV.{}.", bucket.name),
             stream: bucket.stream,
         })
+    }
+
+    /// A bucket of results: the server throws away the oldest beyond the bound, which buckets cannot be made to do by the
+    /// usual way.
+    pub async fn open_results(
+        server: &Server,
+        name: &str,
+        replicas: usize,
+        bound: Bound,
+    ) -> Result<Self, Trouble> {
+        let bucket = format!("{name}-results");
+        let config = stream::Config {
+            name: format!("KV_{bucket}"),
+            description: Some("results of asynchronous calls of Ballast".to_owned()),
+            subjects: vec![format!("$KV.{bucket}.>")],
+            max_messages_per_subject: 1,
+            max_messages: i64::try_from(bound.items).unwrap_or(-1),
+            max_bytes: i64::try_from(bound.bytes).unwrap_or(-1),
+            discard: stream::DiscardPolicy::Old,
+            storage: stream::StorageType::File,
+            num_replicas: replicas,
+            allow_direct: true,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_message_ttl: true,
+            subject_delete_marker_ttl: Some(MARKER_TTL),
+            ..Default::default()
+        };
+        let stream = server.stream(config, replicas).await?;
+        Ok(Keys { client: server.client.clone(), prefix: format!("$KV.{bucket}."), stream })
     }
 
     pub async fn get(&self, server: &Server, key: &str) -> Result<Option<Entry>> {

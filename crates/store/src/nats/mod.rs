@@ -8,6 +8,7 @@ mod keys;
 mod queues;
 mod server;
 mod subject;
+mod trouble;
 mod view;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -20,9 +21,11 @@ use self::{
     keys::Keys,
     queues::Queues,
     server::{Server, unavailable},
+    trouble::Trouble,
 };
 use crate::{
-    Change, Counts, Dead, Entry, Error, Expect, NewItem, Options, Place, Result, Settle, Store, Take, Taken,
+    Change, Counts, DeadPage, Dropped, Entry, Error, Expect, NewItem, Options, Page, Place, RESULTS, Result,
+    Settle, Store, Take, Taken,
     queue::{Next, State},
 };
 
@@ -32,55 +35,74 @@ const START: Duration = Duration::from_secs(30);
 pub struct Nats {
     server: Arc<Server>,
     keys: Arc<Keys>,
+    results: Keys,
     queues: Queues,
     options: Options,
 }
 
 impl Nats {
     /// `addresses`: `nats://HOST:PORT`, several with commas.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] for what passes by itself: try again. Anything else will not change.
     pub async fn connect(addresses: &str, options: Options) -> Result<Self> {
-        let server = Arc::new(Server::connect(addresses, options.patience).await?);
+        let server = Arc::new(Server::connect(addresses, options.patience, &options.account).await?);
         let began = tokio::time::Instant::now();
-        let (keys, queues) = loop {
+        loop {
             let opened = async {
                 let keys = Keys::open(&server, &options.name, options.replicas).await?;
                 let limits = options.limits.clone();
+                let results =
+                    Keys::open_results(&server, &options.name, options.replicas, limits.results).await?;
                 let queues = Queues::open(server.clone(), &options.name, options.replicas, limits).await?;
-                Ok::<_, String>((keys, queues))
+                Ok::<_, Trouble>((keys, results, queues))
             };
-            match opened.await {
-                Ok(opened) => break opened,
-                Err(error) if began.elapsed() > START => {
-                    let version = server.client.server_info().version;
-                    return Err(Error::Open(format!(
-                        "NATS {version} at {addresses} cannot keep what Ballast needs with {} replicas: {error}; \
-                         it must be 2.12 or newer, with JetStream (-js), and have as many servers as replicas",
-                        options.replicas
-                    )));
+            let trouble = match opened.await {
+                Ok((keys, results, queues)) => {
+                    return Ok(Nats { server, keys: Arc::new(keys), results, queues, options });
                 }
-                Err(error) => {
-                    tracing::debug!(error, "NATS is not ready");
+                Err(trouble) => trouble,
+            };
+            let is_late = began.elapsed() > START;
+            let version = server.client.server_info().version;
+            let at = format!("NATS {version} at {}", server.address);
+            match trouble {
+                Trouble::Lasting(why) => return Err(Error::Open(format!("{at} cannot be used: {why}"))),
+                Trouble::Doubtful(why) if is_late => {
+                    return Err(Error::Open(format!("{at} cannot be used: {why}")));
+                }
+                Trouble::Temporary(why) if is_late => {
+                    return Err(Error::Unavailable(format!("{at} is not ready: {why}")));
+                }
+                Trouble::Temporary(why) | Trouble::Doubtful(why) => {
+                    tracing::debug!(why, "NATS is not ready");
                     tokio::time::sleep(Duration::from_millis(200)).await;
                 }
             }
-        };
-        Ok(Nats { server, keys: Arc::new(keys), queues, options })
+        }
+    }
+}
+
+impl Nats {
+    /// Where the key is kept. Results are neither listed nor watched.
+    fn bucket(&self, key: &str) -> &Keys {
+        if key.starts_with(RESULTS) { &self.results } else { &self.keys }
     }
 }
 
 #[async_trait]
 impl Store for Nats {
     async fn get(&self, key: &str) -> Result<Option<Entry>> {
-        self.keys.get(&self.server, key).await
+        self.bucket(key).get(&self.server, key).await
     }
 
     async fn put(&self, key: &str, value: Bytes, expect: Expect, ttl: Option<Duration>) -> Result<u64> {
         self.options.limits.check_size(key, value.len())?;
-        self.keys.put(&self.server, key, value, expect, ttl).await
+        self.bucket(key).put(&self.server, key, value, expect, ttl).await
     }
 
     async fn delete(&self, key: &str, expect: Expect) -> Result<()> {
-        self.keys.delete(&self.server, key, expect).await
+        self.bucket(key).delete(&self.server, key, expect).await
     }
 
     async fn list(&self, prefix: &str) -> Result<Vec<(String, Entry)>> {
@@ -126,8 +148,16 @@ impl Store for Nats {
         self.queues.changes().await
     }
 
-    async fn dead(&self, queue: &str) -> Result<Vec<Dead>> {
-        self.queues.dead(queue).await
+    async fn head(&self, queue: &str, id: &str) -> Result<Option<Bytes>> {
+        self.queues.head(queue, id).await
+    }
+
+    async fn dead(&self, queue: &str, page: Page) -> Result<DeadPage> {
+        self.queues.dead(queue, page).await
+    }
+
+    fn dropped(&self) -> Dropped {
+        Dropped { dead_letters: self.queues.dropped(), results: 0 }
     }
 
     async fn replay(&self, queue: &str, id: &str) -> Result<bool> {

@@ -23,10 +23,11 @@ use futures::stream::BoxStream;
 use super::{
     follow::{self, Guard},
     server::{Outgoing, Refused, Server, unavailable},
+    trouble::Trouble,
     view::{ITEM, ItemHeader, Line, STATE, StateHeader, Subject},
 };
 use crate::{
-    Counts, Dead, Error, Limits, NewItem, Place, Result, Settle, Take, Taken, packed,
+    Counts, DeadPage, Error, Limits, NewItem, PAGE_BYTES, Page, Place, Result, Settle, Take, Taken, packed,
     queue::{self, Item, Next, State},
 };
 
@@ -48,6 +49,8 @@ pub struct Queues {
     written: AtomicU64,
     /// Takers of one process stand in line rather than refuse each other.
     takers: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// Dead letters, by this process.
+    dropped: AtomicU64,
 }
 
 impl Queues {
@@ -56,10 +59,8 @@ impl Queues {
         name: &str,
         replicas: usize,
         limits: Limits,
-    ) -> Result<Self, String> {
-        let created = server.context.create_or_update_stream(follow::config(name, replicas)).await;
-        let info = created.map_err(|error| error.to_string())?;
-        let stream = server.context.get_stream(&info.config.name).await.map_err(|error| error.to_string())?;
+    ) -> Result<Self, Trouble> {
+        let stream = server.stream(follow::config(name, replicas), replicas).await?;
         let following = follow::start(server.clone(), stream.clone(), name.to_owned());
         Ok(Queues {
             server,
@@ -69,6 +70,7 @@ impl Queues {
             following,
             written: AtomicU64::new(0),
             takers: Mutex::default(),
+            dropped: AtomicU64::new(0),
         })
     }
 
@@ -102,14 +104,13 @@ impl Queues {
     async fn check_room(&self, queue: &str, more: usize) -> Result<()> {
         let load = || {
             let view = self.following.view();
-            view.lines.get(queue).map_or((0, 0), |line| (line.queue.len(), line.queue.bytes()))
+            view.lines.get(queue).map_or((0, 0), |line| line.queue.load())
         };
         let (items, bytes) = load();
         if items + NEAR_ITEMS >= self.limits.queue_items || bytes + NEAR_BYTES >= self.limits.queue_bytes {
             self.catch_up().await?;
         }
-        let (items, bytes) = load();
-        self.limits.check_room(queue, items, bytes, more)
+        self.limits.check_room(queue, load(), more)
     }
 
     pub async fn take(&self, queue: &str, take: Take) -> Result<Vec<Taken>> {
@@ -188,11 +189,19 @@ impl Queues {
     }
 
     pub async fn settle(&self, queue: &str, id: &str, ticket: u64, settle: Settle) -> Result<()> {
-        let refused = || Error::Conflict { key: format!("{queue}/{id}") };
-        self.change(queue, id, |item| item.settled(ticket, settle.clone(), queue::now()))
-            .await?
-            .then_some(())
-            .ok_or_else(refused)
+        let settled =
+            self.change(queue, id, |item| item.settled(ticket, settle.clone(), queue::now())).await?;
+        if !settled {
+            return Err(Error::Conflict { key: format!("{queue}/{id}") });
+        }
+        if matches!(settle, Settle::Dead(_)) {
+            self.catch_up().await?;
+            // It is settled, whatever becomes of older ones.
+            if let Err(error) = self.drop_dead().await {
+                tracing::warn!(%error, "dead letters that are too many could not be dropped");
+            }
+        }
+        Ok(())
     }
 
     pub async fn raise(&self, queue: &str, id: &str, next: Next) -> Result<bool> {
@@ -287,18 +296,66 @@ impl Queues {
         Ok(self.following.changes())
     }
 
-    pub async fn dead(&self, queue: &str) -> Result<Vec<Dead>> {
+    pub async fn head(&self, queue: &str, id: &str) -> Result<Option<Bytes>> {
+        self.catch_up_with_all().await?;
+        let place = self.following.view().line(queue).queue.place(id);
+        match place {
+            Some(place) => self.head_at(place).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    pub async fn dead(&self, queue: &str, page: Page) -> Result<DeadPage> {
         self.catch_up().await?;
+        self.drop_dead().await?;
+        // one more, to know whether anything follows
         let dead: Vec<(u64, Item)> = {
             let mut view = self.following.view();
-            view.line(queue).queue.dead().map(|(place, item)| (place, item.clone())).collect()
+            let dead = view.line(queue).queue.dead_after(page.after).take(page.limit.saturating_add(1));
+            dead.map(|(place, item)| (place, item.clone())).collect()
         };
-        let mut found = Vec::with_capacity(dead.len());
+        let (mut found, mut bytes, mut last) = (DeadPage::default(), 0, None);
         for (place, item) in dead {
-            let (head, _) = self.body(place).await?;
-            found.extend(item.as_dead(head));
+            if found.letters.len() >= page.limit || bytes >= PAGE_BYTES {
+                found.next = last;
+                break;
+            }
+            let head = self.head_at(place).await?;
+            bytes += head.len();
+            found.letters.extend(item.as_dead(head));
+            last = Some(place);
         }
         Ok(found)
+    }
+
+    /// Throws away the dead letters that are too old or too many. Of several processes that do so at once, one does.
+    async fn drop_dead(&self) -> Result<()> {
+        loop {
+            let excess: Vec<(String, Arc<str>)> = {
+                let view = self.following.view();
+                let queues = view.lines.iter().map(|(name, line)| (name.as_str(), &line.queue));
+                let excess = queue::excess(queues, &self.limits, queue::now());
+                let known = excess.into_iter().filter_map(|(name, place)| {
+                    let id = view.lines[name].queue.get(place)?.id.clone();
+                    Some((name.to_owned(), id))
+                });
+                known.take(MAX_BATCH).collect()
+            };
+            if excess.is_empty() {
+                return Ok(());
+            }
+            for (name, id) in excess {
+                if self.raise(&name, &id, Next::Gone).await? {
+                    self.dropped.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(queue = name, %id, "a dead letter is dropped: too old, or too many");
+                }
+            }
+            self.catch_up().await?;
+        }
+    }
+
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Until this process sees what it wrote itself.
@@ -316,6 +373,12 @@ impl Queues {
 
     fn wrote(&self, sequence: u64) {
         self.written.fetch_max(sequence, Ordering::AcqRel);
+    }
+
+    /// Only the head is kept in memory: a slice of the message would keep the body too.
+    async fn head_at(&self, place: u64) -> Result<Bytes> {
+        let (head, _) = self.body(place).await?;
+        Ok(Bytes::copy_from_slice(&head))
     }
 
     async fn body(&self, place: u64) -> Result<(Bytes, Bytes)> {

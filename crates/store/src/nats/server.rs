@@ -1,6 +1,6 @@
 //! The connection, and the few things asked of JetStream.
 
-use std::time::Duration;
+use std::{path::Path, time::Duration};
 
 use async_nats::{
     Client, ConnectOptions, HeaderMap,
@@ -9,17 +9,21 @@ use async_nats::{
         self, Context,
         context::{PublishError, PublishErrorKind},
         message::PublishMessage,
+        stream::{self, Stream},
     },
 };
 use bytes::Bytes;
 use tokio::sync::Mutex;
 
-use crate::{Error, Result};
+use super::trouble::Trouble;
+use crate::{Address, Error, NatsAccount, Result};
 
 pub struct Server {
     pub client: Client,
     pub context: Context,
     pub patience: Duration,
+    /// For messages.
+    pub address: Address,
     /// Held while the messages of a batch are sent: the server keeps only so many unfinished ones.
     batches: Mutex<u64>,
     /// Names the batches of this process.
@@ -41,23 +45,34 @@ pub struct Outgoing {
 }
 
 impl Server {
-    pub async fn connect(addresses: &str, patience: Duration) -> Result<Self> {
+    pub async fn connect(addresses: &str, patience: Duration, account: &NatsAccount) -> Result<Self> {
         let servers: Vec<String> = addresses.split(',').map(|address| address.trim().to_owned()).collect();
-        let client = ConnectOptions::new()
+        let Ok(address) = addresses.parse::<Address>();
+        let options = ConnectOptions::new()
             .name("ballast")
             .connection_timeout(patience)
             .request_timeout(Some(patience))
-            .reconnect_delay_callback(|attempts| Duration::from_millis((attempts as u64 * 50).min(1000)))
-            .connect(servers)
-            .await
-            .map_err(|error| {
-                Error::Open(format!(
-                    "cannot reach NATS at {addresses}: {error}; is it running, with JetStream (-js)?"
-                ))
-            })?;
+            .reconnect_delay_callback(|attempts| Duration::from_millis((attempts as u64 * 50).min(1000)));
+        let client = present(options, account).await?.connect(servers).await.map_err(|error| {
+            match Trouble::of_connection(&error) {
+                Trouble::Temporary(why) | Trouble::Doubtful(why) => {
+                    Error::Unavailable(format!("NATS at {address} cannot be reached: {why}"))
+                }
+                Trouble::Lasting(why) => Error::Open(format!("NATS at {address} lets us not in: {why}")),
+            }
+        })?;
         let context = jetstream::ContextBuilder::new().timeout(patience).build(client.clone());
         let name = client.new_inbox().replace('.', "-");
-        Ok(Server { client, context, patience, batches: Mutex::new(0), name })
+        Ok(Server { client, context, patience, address, batches: Mutex::new(0), name })
+    }
+
+    /// The stream, made if it is not there.
+    pub async fn stream(&self, config: stream::Config, replicas: usize) -> Result<Stream, Trouble> {
+        let made = self.context.create_or_update_stream(config).await;
+        let info = made.map_err(|error| Trouble::of_creation(&error, replicas))?;
+        // made a moment ago: what is in the way now will pass
+        let stream = self.context.get_stream(&info.config.name).await;
+        stream.map_err(|error| Trouble::Temporary(error.to_string()))
     }
 
     /// Fails at once while there is no connection, rather than after all patience.
@@ -105,6 +120,32 @@ impl Server {
             None => Ok(0),
         }
     }
+}
+
+/// Says who we are, and whom we believe.
+async fn present(mut options: ConnectOptions, account: &NatsAccount) -> Result<ConnectOptions> {
+    let unreadable = |path: &Path, error: std::io::Error| {
+        Error::Open(format!("cannot read {} for NATS: {error}", path.display()))
+    };
+    let there = [account.ca.as_ref(), account.certificate.as_ref().map(|(certificate, _)| certificate)];
+    for path in there.into_iter().flatten().chain(account.certificate.as_ref().map(|(_, key)| key)) {
+        // or the connection would only say that TLS failed
+        std::fs::File::open(path).map_err(|error| unreadable(path, error))?;
+    }
+    if let Some(path) = &account.credentials {
+        options = options.credentials_file(path).await.map_err(|error| unreadable(path, error))?;
+    }
+    if let Some(path) = &account.nkey {
+        let seed = tokio::fs::read_to_string(path).await.map_err(|error| unreadable(path, error))?;
+        options = options.nkey(seed.trim().to_owned());
+    }
+    if let Some(path) = &account.ca {
+        options = options.add_root_certificates(path.clone()).require_tls(true);
+    }
+    if let Some((certificate, key)) = &account.certificate {
+        options = options.add_client_certificate(certificate.clone(), key.clone()).require_tls(true);
+    }
+    Ok(options)
 }
 
 pub fn unavailable(error: impl std::fmt::Display) -> Error {

@@ -44,7 +44,8 @@ pub async fn work(address: &str, name: &str, prefix: &str) {
         let lease = Duration::from_secs(3600);
         loop {
             let (holder, spots) = ("child".to_owned(), vec!["here".into(); 4]);
-            let take = Take { holder, in_flight: 1_000_000, spots, per_spot: usize::MAX, lease };
+            let take =
+                Take { holder, in_flight: 1_000_000, spots, per_spot: usize::MAX, bytes: u64::MAX, lease };
             for taken in taker.take("q", take).await.unwrap() {
                 assert_eq!(taken.body, taken.id);
                 tell.send(format!("?{}", taken.id)).unwrap();

@@ -72,7 +72,14 @@ async fn drain(store: &Shared) -> BTreeSet<String> {
     loop {
         let take = || {
             let (spots, lease) = (vec!["here".into(); 50], Duration::from_secs(5));
-            Take { holder: "drain".into(), in_flight: 100, spots, per_spot: usize::MAX, lease }
+            Take {
+                holder: "drain".into(),
+                in_flight: 100,
+                spots,
+                per_spot: usize::MAX,
+                bytes: u64::MAX,
+                lease,
+            }
         };
         let counts = eventually("the store counts", async || store.counts("q").await).await;
         if counts.ready + counts.in_flight + counts.retry_pending == 0 {

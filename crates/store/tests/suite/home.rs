@@ -89,7 +89,7 @@ pub fn take(now: usize, in_flight: usize, lease: Duration) -> Take {
 
 pub fn take_at(spots: &[&str], per_spot: usize, in_flight: usize, lease: Duration) -> Take {
     let spots = spots.iter().map(|spot| (*spot).into()).collect();
-    Take { holder: "tester".to_owned(), in_flight, spots, per_spot, lease }
+    Take { holder: "tester".to_owned(), in_flight, spots, per_spot, bytes: u64::MAX, lease }
 }
 
 pub const LONG: Duration = Duration::from_secs(3600);

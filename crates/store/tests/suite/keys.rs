@@ -4,7 +4,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use store::{Entry, Error, Expect, Limits};
 
-use crate::home::{Home, eventually};
+use crate::home::{Home, LONG, eventually};
 
 fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
@@ -167,4 +167,38 @@ pub async fn of_many_writers_one_wins(home: Home) {
         task.await.unwrap();
     }
     assert_eq!(nodes[0].get("count").await.unwrap().unwrap().value, "60");
+}
+
+pub async fn results_are_bounded_in_all(home: Home) {
+    let limits = Limits { results: store::Bound { items: 3, bytes: 5000 }, ..Limits::default() };
+    let store = home.with_limits(limits).await.open().await;
+    let key = |id: &str| format!("{}f/{id}", store::RESULTS);
+    let put = async |id: &str, bytes: usize| {
+        store.put(&key(id), vec![0; bytes].into(), Expect::Anything, Some(LONG)).await.unwrap();
+    };
+    let there = async |ids: &[&str]| {
+        let mut there = String::new();
+        for id in ids {
+            if store.get(&key(id)).await.unwrap().is_some() {
+                there.push_str(id);
+            }
+        }
+        there
+    };
+    let all = ["a", "b", "c", "d", "e"];
+    for id in ["a", "b", "c"] {
+        put(id, 10).await;
+    }
+    // written again, it is the youngest
+    put("a", 10).await;
+    put("d", 10).await;
+    assert_eq!(there(&all).await, "acd");
+    put("e", 4000).await;
+    put("b", 4000).await;
+    assert_eq!(there(&all).await, "b");
+    // other keys are not concerned
+    for id in all {
+        store.put(&format!("other/{id}"), vec![0; 4000].into(), Expect::Anything, None).await.unwrap();
+    }
+    assert_eq!(store.list("other/").await.unwrap().len(), 5);
 }

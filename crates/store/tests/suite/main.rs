@@ -38,6 +38,7 @@ everywhere! {
         watchers_see_what_is_there_and_what_changes,
         watchers_see_keys_pass,
         large_values_are_refused,
+        results_are_bounded_in_all,
         of_many_writers_one_wins,
     },
     queues::{
@@ -49,6 +50,9 @@ everywhere! {
         leases_can_be_changed,
         retries_wait_for_their_time,
         the_dead_are_kept_apart,
+        the_dead_come_in_pages,
+        the_dead_are_bounded_in_all,
+        the_dead_pass_with_age,
         full_queues_refuse,
         counts_tell_where_items_are,
         items_are_found_by_id,

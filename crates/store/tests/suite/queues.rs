@@ -9,7 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::StreamExt;
-use store::{Counts, Error, Limits, NewItem, Place, Settle, Shared, Taken};
+use store::{Bound, Counts, Dead, Error, Limits, NewItem, Page, Place, Settle, Shared, Taken};
 
 use crate::home::{Home, LONG, eventually, take, take_at};
 
@@ -37,6 +37,28 @@ async fn take_eventually(store: &Shared, lease: Duration) -> Taken {
         store.take("q", take(1, 100, lease)).await.unwrap().pop().ok_or(())
     })
     .await
+}
+
+async fn all_dead(store: &Shared) -> Vec<Dead> {
+    let page = store.dead("q", Page { limit: 1000, after: None }).await.unwrap();
+    assert_eq!(page.next, None);
+    page.letters
+}
+
+/// One after the other, so that it is known which is older.
+async fn kill(store: &Shared, queue: &str, ids: &[&str], bytes: usize) {
+    for id in ids {
+        let item = NewItem { body: vec![0; bytes].into(), ..item(id) };
+        store.enqueue(queue, item).await.unwrap();
+        let taken = store.take(queue, take(1, 1, LONG)).await.unwrap().pop().unwrap();
+        store.settle(queue, id, taken.ticket, Settle::Dead("no".into())).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+async fn dead_ids(store: &Shared, queue: &str) -> Vec<String> {
+    let page = store.dead(queue, Page { limit: 1000, after: None }).await.unwrap();
+    page.letters.into_iter().map(|letter| letter.id).collect()
 }
 
 fn ids(taken: &[Taken]) -> Vec<&str> {
@@ -209,7 +231,7 @@ pub async fn the_dead_are_kept_apart(home: Home) {
         store.settle("q", &taken.id, taken.ticket, Settle::Dead("answer 500\nü".into())).await.unwrap();
     }
     assert_eq!(store.take("q", take(9, 9, LONG)).await.unwrap(), []);
-    let dead = store.dead("q").await.unwrap();
+    let dead = all_dead(&store).await;
     let seen: Vec<_> = dead.iter().map(|dead| (dead.id.as_str(), &dead.head[..], dead.attempts)).collect();
     assert_eq!(seen, [("a", &b"head of a"[..], 1), ("b", &b"head of b"[..], 1)]);
     assert_eq!(dead[0].reason, "answer 500\nü");
@@ -224,13 +246,84 @@ pub async fn the_dead_are_kept_apart(home: Home) {
     assert!(store.bury("q", "b").await.unwrap());
     assert!(!store.bury("q", "b").await.unwrap());
     assert!(!store.replay("q", "never").await.unwrap());
-    assert_eq!(store.dead("q").await.unwrap(), []);
+    assert_eq!(all_dead(&store).await, []);
     store.settle("q", "a", again.ticket, Settle::Done).await.unwrap();
     assert_eq!(store.queues().await.unwrap(), [""; 0]);
 }
 
+pub async fn the_dead_come_in_pages(home: Home) {
+    let store = home.open().await;
+    kill(&store, "q", &["a", "b", "c", "d", "e"], 10).await;
+    kill(&store, "r", &["x"], 10).await;
+    let (mut after, mut pages) = (None, Vec::new());
+    loop {
+        let page = store.dead("q", Page { limit: 2, after }).await.unwrap();
+        pages.push(page.letters.iter().map(|letter| letter.id.clone()).collect::<Vec<_>>().join(""));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(pages, ["ab", "cd", "e"]);
+    // what goes in between moves nothing
+    let first = store.dead("q", Page { limit: 2, after: None }).await.unwrap();
+    assert!(store.bury("q", "b").await.unwrap() && store.bury("q", "c").await.unwrap());
+    let second = store.dead("q", Page { limit: 2, after: first.next }).await.unwrap();
+    assert_eq!(second.letters.iter().map(|letter| letter.id.as_str()).collect::<Vec<_>>(), ["d", "e"]);
+    assert_eq!(second.next, None);
+    assert_eq!(store.dead("nobody", Page { limit: 2, after: None }).await.unwrap().letters, []);
+    assert_eq!(store.head("q", "a").await.unwrap().as_deref(), Some(&b"head of a"[..]));
+    assert_eq!(store.head("q", "b").await.unwrap(), None);
+    // a page is bounded by its bytes too
+    for id in ["1", "2", "3"] {
+        store.enqueue("large", NewItem { head: vec![b'h'; 700_000].into(), ..item(id) }).await.unwrap();
+        let taken = store.take("large", take(1, 1, LONG)).await.unwrap().pop().unwrap();
+        store.settle("large", id, taken.ticket, Settle::Dead("no".into())).await.unwrap();
+    }
+    let page = store.dead("large", Page { limit: 1000, after: None }).await.unwrap();
+    assert_eq!((page.letters.len(), page.next.is_some()), (2, true));
+    let page = store.dead("large", Page { limit: 1000, after: page.next }).await.unwrap();
+    assert_eq!((page.letters.len(), page.next), (1, None));
+}
+
+pub async fn the_dead_are_bounded_in_all(home: Home) {
+    let limits = Limits { dead: Bound { items: 4, bytes: 5000 }, queue_items: 2, ..Limits::default() };
+    let home = home.with_limits(limits).await;
+    let store = home.open().await;
+    kill(&store, "q", &["a", "b", "c"], 10).await;
+    kill(&store, "r", &["x", "y"], 10).await;
+    // the oldest had to go, whichever queue it was in; and the dead take up no room in their queue
+    assert_eq!(
+        (dead_ids(&store, "q").await.join(""), dead_ids(&store, "r").await.join("")),
+        ("bc".into(), "xy".into())
+    );
+    assert_eq!(store.dropped().dead_letters, 1);
+    kill(&store, "r", &["large"], 4980).await;
+    assert_eq!(
+        (dead_ids(&store, "q").await.join(""), dead_ids(&store, "r").await.join("")),
+        ("".into(), "large".into())
+    );
+    assert_eq!(store.dropped().dead_letters, 5);
+    assert_eq!(store.find("q", "b").await.unwrap(), None);
+    assert_eq!(store.counts("q").await.unwrap(), Counts::default());
+}
+
+pub async fn the_dead_pass_with_age(home: Home) {
+    let limits = Limits { dead_age: Duration::from_millis(200), ..Limits::default() };
+    let home = home.with_limits(limits).await;
+    let store = home.open().await;
+    kill(&store, "q", &["a"], 10).await;
+    eventually("it is forgotten", async || {
+        let dead = dead_ids(&store, "q").await;
+        if dead.is_empty() { Ok(()) } else { Err(dead) }
+    })
+    .await;
+    assert_eq!(store.dropped().dead_letters, 1);
+    assert_eq!(store.find("q", "a").await.unwrap(), None);
+}
+
 pub async fn full_queues_refuse(home: Home) {
-    let limits = Limits { item_bytes: 1000, queue_items: 3, queue_bytes: 1500 };
+    let limits = Limits { item_bytes: 1000, queue_items: 3, queue_bytes: 1500, ..Limits::default() };
     let home = home.with_limits(limits).await;
     let store = home.open().await;
     enqueue(&store, &["a", "b", "c"]).await;
@@ -282,8 +375,10 @@ pub async fn items_are_found_by_id(home: Home) {
     assert_eq!(here.find("q", "a").await.unwrap(), Some(Place::Waiting { attempts: 1 }));
     let taken = take_eventually(&here, LONG).await;
     there.settle("q", "a", taken.ticket, Settle::Dead("no".into())).await.unwrap();
-    let dead = Place::Dead { attempts: 2, reason: "no".to_owned() };
-    assert_eq!(here.find("q", "a").await.unwrap(), Some(dead));
+    let Some(Place::Dead { attempts: 2, reason, died_unix_ms }) = here.find("q", "a").await.unwrap() else {
+        panic!("it is dead");
+    };
+    assert!(reason == "no" && died_unix_ms > 1_600_000_000_000, "{reason} at {died_unix_ms}");
     assert!(there.bury("q", "a").await.unwrap());
     assert_eq!(here.find("q", "a").await.unwrap(), None);
 }

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use store::{Counts, Expect, NewItem, Place, Settle};
+use store::{Counts, Expect, NewItem, Page, Place, Settle};
 
 use crate::home::{Home, LONG, eventually, take};
 
@@ -52,7 +52,7 @@ pub async fn everything_outlives_a_restart(home: Home) {
     let place = store.find("q", "held").await.unwrap();
     assert_eq!(place, Some(Place::InFlight { attempt: 1, ticket: held[0].ticket }));
     store.settle("q", "held", held[0].ticket, Settle::Done).await.unwrap();
-    for dead in store.dead("q").await.unwrap() {
+    for dead in store.dead("q", Page { limit: 9, after: None }).await.unwrap().letters {
         assert_eq!((dead.id.as_str(), dead.reason.as_str(), dead.attempts), ("dead", "gave up", 1));
         assert!(store.bury("q", &dead.id).await.unwrap());
     }

@@ -15,7 +15,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use engine::{Cache, Change, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
+use engine::{Cached, Change, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -31,24 +31,19 @@ use crate::object::{controller_of, selector, uid};
 pub(crate) const NAME: &str = "deployment";
 
 pub(crate) struct Controller {
-    deployments: Arc<Cache<Deployment>>,
-    replica_sets: Arc<Cache<ReplicaSet>>,
-    pods: Arc<Cache<Pod>>,
+    deployments: Cached<Deployment>,
+    replica_sets: Cached<ReplicaSet>,
+    pods: Cached<Pod>,
 }
 
 impl Controller {
     pub fn new(
-        deployments: Arc<Cache<Deployment>>,
-        replica_sets: Arc<Cache<ReplicaSet>>,
-        pods: Arc<Cache<Pod>>,
+        deployments: Cached<Deployment>,
+        replica_sets: Cached<ReplicaSet>,
+        pods: Cached<Pod>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let own = queue.clone();
-        deployments.listen(move |change| {
-            if let Some(deployment) = change.either() {
-                own.add(Key::of(&deployment.metadata));
-            }
-        });
+        deployments.enqueue(queue);
         let (own, known) = (queue.clone(), deployments.clone());
         replica_sets.listen(move |change| {
             for key in concerned(change, &known) {
@@ -85,7 +80,7 @@ impl Controller {
 }
 
 /// The Deployments that a ReplicaSet's change may concern.
-fn concerned(change: &Change<ReplicaSet>, deployments: &Cache<Deployment>) -> Vec<Key> {
+fn concerned(change: &Change<ReplicaSet>, deployments: &Cached<Deployment>) -> Vec<Key> {
     let mut keys = Vec::new();
     for set in change.sides() {
         let namespace = set.namespace().unwrap_or_default();
@@ -113,7 +108,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         Some(engine::kind::DEPLOYMENT)
     }
 

@@ -329,7 +329,8 @@ impl<'a> Rollout<'a> {
             && annotation(&self.deployment.metadata, REVISION) != Some(revision)
         {
             let body: Value = json!({ "metadata": { "annotations": { REVISION: revision } } });
-            effects.push(Effect::patch(self.target(), body));
+            // Beside the status: an annotation written to the object itself would count as a change of what it shall be.
+            effects.push(Effect::Patch { target: self.target(), subresource: Some("status"), body });
         }
         if !status::same(self.told.as_ref().or(self.deployment.status.as_ref()), &self.status) {
             effects.push(status::write(self.deployment, self.status.clone()));

@@ -198,7 +198,7 @@ fn the_first_set() {
     expect![[r#"
         create ReplicaSet default/web-HASH
         event ScalingReplicaSet "Scaled up replica set web-HASH from 0 to 3" on Deployment default/web
-        patch Deployment default/web {"metadata":{"annotations":{"deployment.kubernetes.io/revision":"1"}}}
+        status Deployment default/web {"metadata":{"annotations":{"deployment.kubernetes.io/revision":"1"}}}
         status Deployment default/web {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:00Z","lastUpdateTime":"2026-01-01T00:00:00Z","message":"Created new replica set \"web-HASH\"","reason":"NewReplicaSetCreated","status":"True","type":"Progressing"},{"lastTransitionTime":"2026-01-01T00:00:00Z","lastUpdateTime":"2026-01-01T00:00:00Z","message":"Deployment does not have minimum availability.","reason":"MinimumReplicasUnavailable","status":"False","type":"Available"}],"observedGeneration":1,"unavailableReplicas":3}
         look again after 601s
 
@@ -470,7 +470,8 @@ fn a_refused_set_is_told_and_tried_again() {
             "status Deployment",
             "create ReplicaSet",
             "event ScalingReplicaSet",
-            "patch Deployment"
+            // with the revision, which is no change of the spec
+            "status Deployment"
         ]
     );
     assert!(lines(&plan).contains("Failed to create new replica set \\\"web-x\\\": no quota"));

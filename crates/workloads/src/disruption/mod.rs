@@ -6,7 +6,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, effect::Plan, execute, kind::group_of};
+use engine::{Cached, Failure, Key, PlanError, Queue, Reconcile, effect::Plan, execute, kind::group_of};
 use futures::future::{BoxFuture, FutureExt};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -30,22 +30,17 @@ pub(crate) const NAME: &str = "disruption";
 
 pub(crate) struct Controller {
     pub client: Client,
-    pub budgets: Arc<Cache<PodDisruptionBudget>>,
-    pub pods: Arc<Cache<Pod>>,
-    pub deployments: Arc<Cache<Deployment>>,
-    pub replica_sets: Arc<Cache<ReplicaSet>>,
-    pub stateful_sets: Arc<Cache<StatefulSet>>,
-    pub universe: Arc<Universe>,
+    pub budgets: Cached<PodDisruptionBudget>,
+    pub pods: Cached<Pod>,
+    pub deployments: Cached<Deployment>,
+    pub replica_sets: Cached<ReplicaSet>,
+    pub stateful_sets: Cached<StatefulSet>,
+    pub universe: Universe,
 }
 
 impl Controller {
     pub fn listen(&self, queue: &Arc<Queue<Key>>) {
-        let own = queue.clone();
-        self.budgets.listen(move |change| {
-            if let Some(budget) = change.either() {
-                own.add(Key::of(&budget.metadata));
-            }
-        });
+        self.budgets.enqueue(queue);
         let (own, known) = (queue.clone(), self.budgets.clone());
         self.pods.listen(move |change| {
             for pod in change.sides() {
@@ -57,7 +52,7 @@ impl Controller {
             }
         });
         // Another size of the owner is another number of pods to expect.
-        let whole_namespace = |queue: &Arc<Queue<Key>>, budgets: &Arc<Cache<PodDisruptionBudget>>| {
+        let whole_namespace = |queue: &Arc<Queue<Key>>, budgets: &Cached<PodDisruptionBudget>| {
             let (own, known) = (queue.clone(), budgets.clone());
             move |namespace: &str| {
                 for budget in known.in_namespace(namespace) {
@@ -157,7 +152,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         Some(engine::kind::POD_DISRUPTION_BUDGET)
     }
 

@@ -10,7 +10,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
+use engine::{Cached, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -41,26 +41,21 @@ pub(crate) fn plan(observed: &Observed) -> Plan {
 }
 
 pub(crate) struct Controller {
-    services: Arc<Cache<Service>>,
-    pods: Arc<Cache<Pod>>,
-    endpoints: Arc<Cache<Endpoints>>,
-    slices: Arc<Cache<EndpointSlice>>,
+    services: Cached<Service>,
+    pods: Cached<Pod>,
+    endpoints: Cached<Endpoints>,
+    slices: Cached<EndpointSlice>,
 }
 
 impl Controller {
     pub fn new(
-        services: Arc<Cache<Service>>,
-        pods: Arc<Cache<Pod>>,
-        endpoints: Arc<Cache<Endpoints>>,
-        slices: Arc<Cache<EndpointSlice>>,
+        services: Cached<Service>,
+        pods: Cached<Pod>,
+        endpoints: Cached<Endpoints>,
+        slices: Cached<EndpointSlice>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let own = queue.clone();
-        services.listen(move |change| {
-            if let Some(service) = change.either() {
-                own.add(Key::of(&service.metadata));
-            }
-        });
+        services.enqueue(queue);
         let (own, known) = (queue.clone(), services.clone());
         pods.listen(move |change| {
             for pod in change.sides() {
@@ -71,12 +66,7 @@ impl Controller {
                 }
             }
         });
-        let own = queue.clone();
-        endpoints.listen(move |change| {
-            if let Some(endpoints) = change.either() {
-                own.add(Key::of(&endpoints.metadata));
-            }
-        });
+        endpoints.enqueue(queue);
         let own = queue.clone();
         slices.listen(move |change| {
             for slice in change.sides() {
@@ -122,7 +112,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         Some(engine::kind::SERVICE)
     }
 

@@ -25,12 +25,12 @@ pub(crate) const NAME: &str = "garbage-collector";
 
 pub(crate) struct Controller {
     client: Client,
-    universe: Arc<Universe>,
+    universe: Universe,
     queue: Arc<Queue<Key>>,
 }
 
 impl Controller {
-    pub fn new(client: Client, universe: Arc<Universe>, queue: Arc<Queue<Key>>) -> Self {
+    pub fn new(client: Client, universe: Universe, queue: Arc<Queue<Key>>) -> Self {
         universe.graph.queue_into(queue.clone());
         Self { client, universe, queue }
     }
@@ -85,7 +85,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         // keys are uids
         None
     }

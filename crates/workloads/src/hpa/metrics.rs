@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use decide::quantity::Figure;
-use engine::kind::group_of;
+use engine::{Universe, kind::group_of};
 use futures::future::join_all;
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -18,11 +18,11 @@ use kube::{
 };
 use serde::Deserialize;
 
-use crate::{object::selector, universe::Universe};
+use crate::object::selector;
 
 pub(super) struct Metrics<'a> {
     pub client: &'a Client,
-    pub universe: &'a Universe,
+    pub kinds: &'a Universe,
     pub namespace: &'a str,
 }
 
@@ -34,7 +34,10 @@ pub(super) struct Answers {
     pub others: Vec<Option<Result<Vec<Value>, String>>>,
 }
 
-pub(super) struct Usage {
+/// What one pod used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Usage {
+    /// The end of the time that it is an average over.
     pub at: Option<Timestamp>,
     pub window_seconds: u32,
     /// By container and resource.
@@ -103,12 +106,21 @@ impl Metrics<'_> {
         let reads_usage = metrics.is_empty()
             || metrics.iter().any(|metric| matches!(metric.type_.as_str(), "Resource" | "ContainerResource"));
         let usage = async { if reads_usage { self.usage(pods).await } else { Ok(BTreeMap::new()) } };
-        let others = join_all(metrics.iter().map(|metric| self.other(metric, pods)));
-        let (usage, others) = futures::join!(usage, others);
+        let (usage, others) = futures::join!(usage, self.others(spec, pods));
         Answers { usage, others }
     }
 
-    async fn usage(&self, pods: &str) -> Result<BTreeMap<String, Usage>, String> {
+    /// Of all metrics that are no resources of pods.
+    pub async fn others(
+        &self,
+        spec: &HorizontalPodAutoscalerSpec,
+        pods: &str,
+    ) -> Vec<Option<Result<Vec<Value>, String>>> {
+        let metrics = spec.metrics.as_deref().unwrap_or_default();
+        join_all(metrics.iter().map(|metric| self.other(metric, pods))).await
+    }
+
+    pub async fn usage(&self, pods: &str) -> Result<BTreeMap<String, Usage>, String> {
         let path = format!("{RESOURCE}/namespaces/{}/pods?labelSelector={}", self.namespace, escaped(pods));
         let list: List<PodMetrics> = self.get(&path).await.map_err(|error| {
             format!("unable to fetch metrics from resource metrics API: {}", words(&error))
@@ -193,7 +205,7 @@ impl Metrics<'_> {
             return Ok(format!("/namespaces/{name}/metrics"));
         }
         let kind = self
-            .universe
+            .kinds
             .find(group, &object.kind)
             .ok_or_else(|| format!("no matches for kind {:?} in group {group:?}", object.kind))?;
         let resource =
@@ -235,7 +247,10 @@ fn selector_text(metric: &MetricIdentifier) -> Result<Option<String>, String> {
 }
 
 /// The text form of a selector, as a scale's status has it: `a=b,c!=d,e in (f,g),h,!i`.
-pub(super) fn parse_selector(text: &str) -> Result<Selector, String> {
+///
+/// # Errors
+/// In words, if it is no selector.
+pub fn parse_selector(text: &str) -> Result<Selector, String> {
     let mut expressions = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {

@@ -1,11 +1,13 @@
 //! HorizontalPodAutoscaler: asks the metrics APIs, lets `decide::hpa` decide, writes the target's scale.
 //!
+//! - `advice`: the same decision for others, who write it themselves
 //! - `metrics`: the metrics APIs
 //! - `observe`: pods and answers in the decision's terms
 //! - `plan`: a decision into effects
 //! - `status`: conditions and current metrics
 
-mod metrics;
+pub(crate) mod advice;
+pub(crate) mod metrics;
 mod observe;
 mod plan;
 mod status;
@@ -20,7 +22,7 @@ use std::{
 
 use decide::hpa::{Memory, Settings};
 use engine::{
-    Cache, Failure, Key, PlanError, Queue, Reconcile,
+    Cached, Failure, Key, PlanError, Queue, Reconcile,
     effect::{Plan, Target},
     execute,
     kind::{Kind, group_of},
@@ -32,6 +34,7 @@ use k8s_openapi::api::{
     core::v1::Pod,
 };
 use kube::{Client, core::SelectorExt};
+use scaling::{History, Outcome, Record};
 
 use crate::{
     object::{being_deleted, uid},
@@ -42,14 +45,17 @@ use observe::Circumstances;
 use plan::{Observed, Trouble, plan};
 
 pub(crate) const NAME: &str = "horizontalpodautoscaler";
+/// In the record of decisions.
+const POLICY: &str = "hpa";
 
 pub(crate) struct Controller {
     client: Client,
-    autoscalers: Arc<Cache<HorizontalPodAutoscaler>>,
-    pods: Arc<Cache<Pod>>,
-    universe: Arc<Universe>,
+    autoscalers: Cached<HorizontalPodAutoscaler>,
+    pods: Cached<Pod>,
+    universe: Universe,
     period: Duration,
     settings: Settings,
+    history: History,
     /// By uid, so that an autoscaler deleted and made again begins anew. What matters of it is also in the object,
     /// for the next process.
     memories: Mutex<HashMap<String, Memory>>,
@@ -58,9 +64,9 @@ pub(crate) struct Controller {
 impl Controller {
     pub fn new(
         client: Client,
-        autoscalers: Arc<Cache<HorizontalPodAutoscaler>>,
-        pods: Arc<Cache<Pod>>,
-        universe: Arc<Universe>,
+        autoscalers: Cached<HorizontalPodAutoscaler>,
+        pods: Cached<Pod>,
+        universe: Universe,
         options: &Options,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
@@ -77,7 +83,8 @@ impl Controller {
             }
         });
         let (period, settings) = (options.hpa_sync_period, options.hpa_settings);
-        Self { client, autoscalers, pods, universe, period, settings, memories: Mutex::default() }
+        let (history, memories) = (options.history.clone(), Mutex::default());
+        Self { client, autoscalers, pods, universe, period, settings, history, memories }
     }
 
     async fn turn(&self, key: &Key, failure: Option<&Failure>, now: Timestamp) -> Result<Plan, PlanError> {
@@ -87,19 +94,22 @@ impl Controller {
         let memory = self.memory(&hpa);
         let scaled = self.target(key, spec).await;
         let input = match &scaled {
-            Ok(scaled) => self.input(key, &hpa, spec, scaled, memory, now).await,
+            Ok(scaled) => self.input(key, &hpa, spec, scaled, memory).await,
             Err(trouble) => Err(trouble.clone()),
         };
         let observed = Observed {
             hpa: hpa.clone(),
-            target: scaled.ok().map(|scaled| (scaled.target, scaled.replicas)),
+            target: scaled.as_ref().ok().map(|scaled| (scaled.target.clone(), scaled.replicas)),
             input,
             failure: failure.cloned(),
         };
-        let (mut plan, memory) = plan(&observed, now);
-        if let Some(memory) = memory {
+        let (mut plan, decision) = plan(&observed, now);
+        if let (Some(decision), Ok(scaled)) = (decision, scaled) {
+            let outcome = if decision.changes() { Outcome::Written } else { Outcome::Nothing };
+            let gist = format!("{} {} {}", decision.current, decision.desired, decision.reason.code);
+            self.history.note(Record::new(now, POLICY, &scaled.target, &decision, outcome), gist);
             let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
-            memories.insert(uid(&hpa.metadata).to_owned(), memory);
+            memories.insert(uid(&hpa.metadata).to_owned(), decision.memory);
         }
         if let Ok(at) = now.checked_add(self.period) {
             plan.look_again(at);
@@ -153,7 +163,6 @@ impl Controller {
         spec: &HorizontalPodAutoscalerSpec,
         scaled: &Scaled,
         memory: Memory,
-        now: Timestamp,
     ) -> Result<plan::Input, Trouble> {
         let Some(selector) = &scaled.selector else {
             return Err(Trouble::BadSelector("the HPA target's scale is missing a selector".into()));
@@ -166,9 +175,9 @@ impl Controller {
         let mut pods = self.pods.in_namespace(&key.namespace);
         pods.retain(|pod| wanted.matches(pod.metadata.labels.as_ref().unwrap_or(&Default::default())));
         let source =
-            metrics::Metrics { client: &self.client, universe: &self.universe, namespace: &key.namespace };
+            metrics::Metrics { client: &self.client, kinds: &self.universe, namespace: &key.namespace };
         let answers = source.fetch(spec, selector).await;
-        let circumstances = Circumstances { settings: self.settings, memory, now };
+        let circumstances = Circumstances { settings: self.settings, memory };
         observe::input(hpa, spec, scaled, &pods, answers, circumstances)
     }
 }
@@ -186,7 +195,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         Some(engine::kind::HORIZONTAL_POD_AUTOSCALER)
     }
 

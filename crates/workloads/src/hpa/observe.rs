@@ -4,20 +4,19 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use decide::{
     hpa::{
-        Answer, Condition, Input, Memory, Phase, Ready, Requests, Sample, Settings,
+        Answer, Condition, Memory, Phase, Ready, Requests, Sample, Settings,
         input::{ContainerForm, ObservedForm, PodForm, ReadingForm},
     },
+    input::InputError,
     quantity::{Figure, Quantity},
 };
-use jiff::Timestamp;
 use k8s_openapi::{
     api::{
         autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec},
-        core::v1::{Container, Pod},
+        core::v1::{Container, Pod, PodSpec},
     },
     apimachinery::pkg::api::resource,
 };
-use serde_json::json;
 
 use super::{
     Scaled,
@@ -34,7 +33,6 @@ const NO_SAMPLE: &str = "no value for this pod";
 pub(super) struct Circumstances {
     pub settings: Settings,
     pub memory: Memory,
-    pub now: Timestamp,
 }
 
 pub(super) fn input(
@@ -43,15 +41,10 @@ pub(super) fn input(
     scaled: &Scaled,
     pods: &[Arc<Pod>],
     answers: Answers,
-    Circumstances { settings, memory, now }: Circumstances,
+    Circumstances { settings, memory }: Circumstances,
 ) -> Result<plan::Input, Trouble> {
-    let invalid = |error: String| Trouble::BadSpec(format!("the HPA's spec cannot be used: {error}"));
-    let mut form = json!(spec);
-    if let Some(form) = form.as_object_mut() {
-        // Null and absent are the same here; the decision's form knows no nulls.
-        form.retain(|_, field| !field.is_null());
-    }
-    let spec_form = serde_json::from_value(form).map_err(|error| invalid(error.to_string()))?;
+    let invalid = |error: InputError| Trouble::BadSpec(format!("the HPA's spec cannot be used: {error}"));
+    let (resolved, form) = api::hpa::spec(spec, settings).map_err(invalid)?;
     let metrics = spec.metrics.as_deref().unwrap_or_default();
     let failed = |metric: &str, why: &str| ReadingForm {
         metric: metric.to_owned(),
@@ -72,21 +65,14 @@ pub(super) fn input(
     let usage = answers.usage.unwrap_or_default();
     let pod_forms: Vec<PodForm> =
         pods.iter().map(|pod| pod_form(pod, usage.get(name(&pod.metadata)))).collect();
-    let input = Input {
-        now,
-        spec: spec_form,
-        settings,
-        observed: ObservedForm {
-            replicas: scaled.replicas,
-            status_replicas: Some(scaled.status_replicas),
-            scaled_to_zero: scaled_to_zero(hpa),
-            pods: pod_forms,
-            readings,
-        },
-        memory,
+    let observed = ObservedForm {
+        replicas: scaled.replicas,
+        status_replicas: Some(scaled.status_replicas),
+        scaled_to_zero: scaled_to_zero(hpa),
+        pods: pod_forms,
+        readings,
     };
-    let (spec, mut observed) =
-        input.resolve().map_err(|error| invalid(format!("{}: {}", error.path, error.message)))?;
+    let mut observed = observed.resolve(&resolved, &form).map_err(invalid)?;
     for (slot, (metric, answer)) in observed.answers.iter_mut().zip(metrics.iter().zip(answers.others)) {
         match answer {
             None => {}
@@ -98,7 +84,7 @@ pub(super) fn input(
             }
         }
     }
-    Ok(plan::Input { spec, observed, memory: input.memory })
+    Ok(plan::Input { spec: resolved, observed, memory })
 }
 
 /// Zero was the autoscaler's own decision, by its condition.
@@ -140,10 +126,7 @@ fn pod_form(pod: &Pod, usage: Option<&super::metrics::Usage>) -> PodForm {
         deletion_timestamp: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
         start_time: status.and_then(|status| status.start_time.as_ref()).map(|time| time.0),
         ready: ready(pod),
-        requests: spec
-            .and_then(|spec| spec.resources.as_ref())
-            .map(|resources| quantities(resources.requests.as_ref()))
-            .unwrap_or_default(),
+        requests: spec.map(pod_requests).unwrap_or_default(),
         usage: BTreeMap::new(),
         containers: containers.map(|container| container_form(container, usage)).collect(),
         metrics: BTreeMap::new(),
@@ -160,6 +143,50 @@ fn container_form(container: &Container, usage: Option<&super::metrics::Usage>) 
         name: container.name.clone(),
         requests: quantities(requests),
         usage: used.cloned().unwrap_or_default(),
+    }
+}
+
+/// What the pod as a whole requests, if it says so for any resource: its own figures, and what its containers request
+/// together for the rest, each with the overhead of its runtime class. Init containers run one after the other, beside
+/// the sidecars before them, so each is a minimum.
+pub(super) fn pod_requests(spec: &PodSpec) -> BTreeMap<String, Quantity> {
+    let of = |container: &Container| {
+        quantities(container.resources.as_ref().and_then(|resources| resources.requests.as_ref()))
+    };
+    let mut own = quantities(spec.resources.as_ref().and_then(|resources| resources.requests.as_ref()));
+    own.retain(|resource, _| matches!(&**resource, "cpu" | "memory") || resource.starts_with("hugepages-"));
+    if own.is_empty() {
+        return own;
+    }
+    let mut all = BTreeMap::new();
+    spec.containers.iter().for_each(|container| add(&mut all, of(container)));
+    let (mut sidecars, mut minimum) = (BTreeMap::new(), BTreeMap::new());
+    for container in spec.init_containers.iter().flatten() {
+        let mut needs = sidecars.clone();
+        add(&mut needs, of(container));
+        if container.restart_policy.as_deref() == Some("Always") {
+            add(&mut all, of(container));
+            sidecars.clone_from(&needs);
+        }
+        raise(&mut minimum, needs);
+    }
+    raise(&mut all, minimum);
+    all.extend(own);
+    add(&mut all, quantities(spec.overhead.as_ref()));
+    all
+}
+
+fn add(to: &mut BTreeMap<String, Quantity>, more: BTreeMap<String, Quantity>) {
+    for (resource, Quantity(more)) in more {
+        let sum = &mut to.entry(resource).or_default().0;
+        *sum = sum.saturating_add(more);
+    }
+}
+
+fn raise(to: &mut BTreeMap<String, Quantity>, minimum: BTreeMap<String, Quantity>) {
+    for (resource, minimum) in minimum {
+        let held = to.entry(resource).or_default();
+        *held = minimum.max(*held);
     }
 }
 

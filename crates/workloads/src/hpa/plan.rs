@@ -41,8 +41,8 @@ pub(super) enum Trouble {
     BadSpec(String),
 }
 
-/// The effects, and the memory to keep if there was a decision.
-pub(super) fn plan(observed: &Observed, now: Timestamp) -> (Plan, Option<Memory>) {
+/// The effects, and the decision if there was one.
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> (Plan, Option<Decision>) {
     let mut conditions = Conditions::of(&observed.hpa, now);
     let own = Target::of(&kind::HORIZONTAL_POD_AUTOSCALER, &observed.hpa.metadata);
     let mut plan = Plan::default();
@@ -107,8 +107,9 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> (Plan, Option<Memory>
             conditions.set("AbleToScale", true, "SucceededRescale", message);
         }
     }
-    if input.spec.min == 0 {
-        conditions.set_zero(decision.desired == 0 && decision.current > 0, decision.desired);
+    if decision.changes() {
+        let own_zero = decision.desired == 0 && input.spec.min == 0 && input.spec.works_without_pods();
+        conditions.set_zero(own_zero);
     }
     // Told before the attempt that may fail again.
     let status = HorizontalPodAutoscalerStatus {
@@ -133,23 +134,15 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> (Plan, Option<Memory>
     if let Some(at) = decision.next_check {
         plan.look_again(at.max(now));
     }
-    (plan, Some(decision.memory))
+    (plan, Some(decision))
 }
 
 fn rescale(observed: &Observed, decision: &Decision, why: Option<&str>) -> Option<[Effect; 2]> {
-    if decision.desired == decision.current {
-        return None;
-    }
     let (target, _) = observed.target.clone()?;
     let own = Target::of(&kind::HORIZONTAL_POD_AUTOSCALER, &observed.hpa.metadata);
     let why = why.unwrap_or(decision.reason.code);
     let note = format!("New size: {}; reason: {why}", decision.desired);
-    let scale = Effect::Patch {
-        target,
-        subresource: Some("scale"),
-        body: json!({ "spec": { "replicas": decision.desired } }),
-    };
-    Some([scale, Effect::event(own, COMPONENT, "SuccessfulRescale", note)])
+    Some([scaling::rescale(&target, decision)?, Effect::event(own, COMPONENT, "SuccessfulRescale", note)])
 }
 
 /// The newest recommendation is left out: it is made again at the next start, and its time would change with every

@@ -53,8 +53,9 @@ impl Conditions {
         }
     }
 
-    /// Marks a zero as the autoscaler's own, so that it may be left again.
-    pub fn set_zero(&mut self, went_to_zero: bool, desired: i32) {
+    /// With every change of the count: marks a zero as the autoscaler's own, so that it may be left again. Whatever the
+    /// minimum is by now, a count above zero ends it.
+    pub fn set_zero(&mut self, went_to_zero: bool) {
         if went_to_zero {
             self.set(
                 SCALED_TO_ZERO,
@@ -62,7 +63,7 @@ impl Conditions {
                 "ScaledToZero",
                 "the HPA controller scaled the target to zero".into(),
             );
-        } else if desired > 0 && self.list.iter().any(|condition| condition.type_ == SCALED_TO_ZERO) {
+        } else if self.list.iter().any(|condition| condition.type_ == SCALED_TO_ZERO) {
             self.set(SCALED_TO_ZERO, false, "NotScaledToZero", "the target is not scaled to zero".into());
         }
     }

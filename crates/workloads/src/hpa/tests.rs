@@ -44,8 +44,7 @@ impl World {
         let scaled = self.scaled();
         let pods: Vec<Arc<Pod>> = (0..self.replicas).map(pod).collect();
         let memory = plan::stored_memory(&hpa);
-        let circumstances =
-            observe::Circumstances { settings: Default::default(), memory, now: at(self.now) };
+        let circumstances = observe::Circumstances { settings: Default::default(), memory };
         observe::input(&hpa, &hpa.spec, &scaled, &pods, answers, circumstances)
     }
 
@@ -240,7 +239,7 @@ fn external_metrics_wake_from_zero_only_what_the_autoscaler_put_there() {
     };
     let mut world = World::new(external);
     world.replicas = 0;
-    world.turn("zero by hand, queue=50", queue(50), None);
+    world.turn("zero of another, queue=50", queue(50), None);
     assert_eq!(world.replicas, 0);
     assert!(world.conditions().contains("ScalingActive=False ScalingDisabled"));
     world.hpa["status"]["conditions"] =
@@ -248,6 +247,35 @@ fn external_metrics_wake_from_zero_only_what_the_autoscaler_put_there() {
     world.turn("own zero, queue=50", queue(50), None);
     assert!(world.replicas > 0, "{}", world.log);
     assert!(world.conditions().contains("ScaledToZero=False"));
+
+    // The minimum was raised while it slept: it comes up to it, and is not asleep any more.
+    world.replicas = 0;
+    world.hpa["spec"]["minReplicas"] = json!(2);
+    world.hpa["status"]["conditions"] =
+        json!([{ "type": "ScaledToZero", "status": "True", "lastTransitionTime": seconds(0) }]);
+    world.turn("own zero, minimum raised to 2, queue=0", queue(0), None);
+    assert_eq!(world.replicas, 2, "{}", world.log);
+    assert!(world.conditions().contains("ScaledToZero=False NotScaledToZero"), "{}", world.conditions());
+}
+
+#[test]
+fn requests_of_a_whole_pod_are_completed_by_those_of_its_containers() {
+    let spec = from_json(json!({
+        "resources": { "requests": { "memory": "1Gi", "example.com/gpu": "1" } },
+        "overhead": { "cpu": "5m" },
+        "containers": [
+            { "name": "a", "resources": { "requests": { "cpu": "100m", "memory": "64Mi" } } }, { "name": "b" }],
+        "initContainers": [
+            { "name": "mesh", "restartPolicy": "Always", "resources": { "requests": { "cpu": "20m" } } },
+            { "name": "migrate", "resources": { "requests": { "cpu": "300m" } } }],
+    }));
+    let requests: Vec<String> = observe::pod_requests(&spec)
+        .iter()
+        .map(|(resource, quantity)| format!("{resource}={quantity}"))
+        .collect();
+    // The migration beside the mesh needs 320m, more than the 120m of what runs later; 5m are the runtime's.
+    assert_eq!(requests.join(" "), "cpu=325m memory=1073741824");
+    assert!(observe::pod_requests(&from_json(json!({ "containers": [] }))).is_empty());
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod tests;
 use std::sync::Arc;
 
 use engine::{
-    Cache, Failure, Key, PlanError, Queue, Reconcile,
+    Cached, Failure, Key, PlanError, Queue, Reconcile,
     effect::Plan,
     execute, insist,
     kind::{Kind, SERVICE_ACCOUNT},
@@ -30,15 +30,15 @@ const LISTS_AT_ONCE: usize = 8;
 
 pub(crate) struct Controller {
     client: Client,
-    namespaces: Arc<Cache<Namespace>>,
-    universe: Arc<Universe>,
+    namespaces: Cached<Namespace>,
+    universe: Universe,
 }
 
 impl Controller {
     pub fn new(
         client: Client,
-        namespaces: Arc<Cache<Namespace>>,
-        universe: Arc<Universe>,
+        namespaces: Cached<Namespace>,
+        universe: Universe,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
         let own = queue.clone();
@@ -116,7 +116,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         Some(engine::kind::NAMESPACE)
     }
 

@@ -7,7 +7,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use engine::{Cache, Change, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
+use engine::{Cached, Change, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{apps::v1::ReplicaSet, core::v1::Pod};
@@ -20,18 +20,13 @@ use crate::object::{controller_of, selector, uid};
 pub(crate) const NAME: &str = "replicaset";
 
 pub(crate) struct Controller {
-    replica_sets: Arc<Cache<ReplicaSet>>,
-    pods: Arc<Cache<Pod>>,
+    replica_sets: Cached<ReplicaSet>,
+    pods: Cached<Pod>,
 }
 
 impl Controller {
-    pub fn new(replica_sets: Arc<Cache<ReplicaSet>>, pods: Arc<Cache<Pod>>, queue: &Arc<Queue<Key>>) -> Self {
-        let own = queue.clone();
-        replica_sets.listen(move |change| {
-            if let Some(set) = change.either() {
-                own.add(Key::of(&set.metadata));
-            }
-        });
+    pub fn new(replica_sets: Cached<ReplicaSet>, pods: Cached<Pod>, queue: &Arc<Queue<Key>>) -> Self {
+        replica_sets.enqueue(queue);
         let (queue, sets) = (queue.clone(), replica_sets.clone());
         pods.listen(move |change| {
             for set in concerned(change, &sets) {
@@ -43,7 +38,7 @@ impl Controller {
 }
 
 /// The ReplicaSets that a pod's change may concern: its owners before and after, or those that could take it over.
-fn concerned(change: &Change<Pod>, sets: &Cache<ReplicaSet>) -> Vec<Key> {
+fn concerned(change: &Change<Pod>, sets: &Cached<ReplicaSet>) -> Vec<Key> {
     let mut keys = Vec::new();
     for pod in change.sides() {
         let namespace = pod.namespace().unwrap_or_default();
@@ -69,7 +64,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         Some(engine::kind::REPLICA_SET)
     }
 

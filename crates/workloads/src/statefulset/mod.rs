@@ -13,7 +13,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use engine::{Cache, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
+use engine::{Cached, Failure, Key, PlanError, Queue, Reconcile, effect::Plan};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -30,24 +30,19 @@ use crate::object::{controller_of, selector, uid};
 pub(crate) const NAME: &str = "statefulset";
 
 pub(crate) struct Controller {
-    sets: Arc<Cache<StatefulSet>>,
-    revisions: Arc<Cache<ControllerRevision>>,
-    pods: Arc<Cache<Pod>>,
+    sets: Cached<StatefulSet>,
+    revisions: Cached<ControllerRevision>,
+    pods: Cached<Pod>,
 }
 
 impl Controller {
     pub fn new(
-        sets: Arc<Cache<StatefulSet>>,
-        revisions: Arc<Cache<ControllerRevision>>,
-        pods: Arc<Cache<Pod>>,
+        sets: Cached<StatefulSet>,
+        revisions: Cached<ControllerRevision>,
+        pods: Cached<Pod>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
-        let own = queue.clone();
-        sets.listen(move |change| {
-            if let Some(set) = change.either() {
-                own.add(Key::of(&set.metadata));
-            }
-        });
+        sets.enqueue(queue);
         let (own, known) = (queue.clone(), sets.clone());
         pods.listen(move |change| {
             for pod in change.sides() {
@@ -109,7 +104,7 @@ impl Reconcile for Controller {
         NAME
     }
 
-    fn kind(&self) -> Option<engine::kind::Kind> {
+    fn kind(&self, _: &Key) -> Option<engine::kind::Kind> {
         Some(engine::kind::STATEFUL_SET)
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use cluster::{Cluster, Flavor};
-use controllers::function;
+use controllers::kyma;
 use e2e::{Answer, Place, at, eventually, http_call, pod_ip};
 use k8s_openapi::api::{autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod};
 use kube::{ResourceExt, api::ListParams};
@@ -18,11 +18,16 @@ pub(super) async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<
     let cell = if cluster.flavor == Flavor::Embedded { &EMBEDDED } else { &REAL };
     cell.get_or_try_init(|| async {
         controllers::crds::install(&cluster.client()).await?;
-        let options = function::Options {
+        let options = kyma::Options {
             git_poll_period: Duration::from_secs(2),
-            ..function::Options::new(cluster.directory().join("git"))
+            git: kyma::GitPolicy {
+                private_addresses: true,
+                environment: std::env::vars().filter(|(name, _)| name == "PATH").collect(),
+                ..kyma::GitPolicy::default()
+            },
+            ..kyma::Options::new(cluster.directory().join("git"))
         };
-        tokio::spawn(function::run(cluster.client(), options, std::future::pending()));
+        tokio::spawn(kyma::run(cluster.client(), options, std::future::pending()));
         anyhow::Ok(())
     })
     .await?;
@@ -214,7 +219,7 @@ pub async fn handlers_answer_calls(cluster: &Cluster) -> Result<()> {
     let columns = place.kubectl("get fn").await?;
     ensure!(columns.contains("CONFIGURED") && columns.contains("python312"), "{columns}");
     let line = columns.lines().find(|line| line.starts_with("in-js")).unwrap_or_default();
-    ensure!(line.split_whitespace().take(5).eq(["in-js", "True", "True", "nodejs22", "1"]), "{columns}");
+    ensure!(line.split_whitespace().take(6).eq(["in-js", "True", "True", "1", "nodejs22", "1"]), "{columns}");
 
     // another source replaces the pods
     let other = json!({"source": {"inline": {"source": "exports.main = () => 'second'"}}});
@@ -340,20 +345,9 @@ pub async fn built_in_scaling_comes_and_goes(cluster: &Cluster) -> Result<()> {
     place.kubectl("scale function/auto --replicas=5").await?;
     place.until("function", "auto", |function| at(function, "/spec/replicas").as_i64() <= Some(3)).await?;
 
-    // a user's edit leaves the count alone
+    // an edit of the bounds is followed
     place.apply(&manifest("auto", scaled(3, 4))).await?;
     pods(&place, "auto", 3).await?;
-    let mut edited = scaled(3, 4);
-    edited["env"] = json!([{"name": "WHO", "value": "another"}]);
-    place.apply(&manifest("auto", edited)).await?;
-    eventually("the edit to reach the pods", || async {
-        let pods = place.pods(&selector("auto")).await?;
-        let text = serde_json::to_string(&pods.iter().map(|pod| &pod.spec).collect::<Vec<_>>())?;
-        Ok(if text.matches("another").count() == 3 && pods.len() == 3 { Ok(()) } else { Err(pods.len()) })
-    })
-    .await?;
-    let function = place.until("function", "auto", |_| true).await?;
-    ensure!(at(&function, "/spec/replicas") == &json!(3), "{function}");
 
     // built-in scaling goes, the count stays
     place
@@ -363,6 +357,17 @@ pub async fn built_in_scaling_comes_and_goes(cluster: &Cluster) -> Result<()> {
     let function = place.until("function", "auto", |_| true).await?;
     ensure!(at(&function, "/spec/replicas") == &json!(3), "{function}");
     pods(&place, "auto", 3).await?;
+
+    // and a user's edit leaves it alone: it is neither a minimum nor the default of 1 that anything could bring back
+    place.apply(&manifest("auto", json!({"env": [{"name": "WHO", "value": "another"}]}))).await?;
+    eventually("the edit to reach the pods", || async {
+        let pods = place.pods(&selector("auto")).await?;
+        let text = serde_json::to_string(&pods.iter().map(|pod| &pod.spec).collect::<Vec<_>>())?;
+        Ok(if text.matches("another").count() == 3 && pods.len() == 3 { Ok(()) } else { Err(pods.len()) })
+    })
+    .await?;
+    let function = place.until("function", "auto", |_| true).await?;
+    ensure!(at(&function, "/spec/replicas") == &json!(3), "{function}");
     Ok(())
 }
 
@@ -412,26 +417,29 @@ pub async fn what_is_done_by_hand_is_undone(cluster: &Cluster) -> Result<()> {
     let (ours, _) = autoscalers(&place).await?;
     let name = ours[0].clone();
     let original = place.until("deployment", &name, |_| true).await?;
-    for (kind, by_hand, pointer) in [
-        ("deployment", json!({"spec": {"replicas": 4}}), "/spec/replicas"),
+    // what somebody adds beside it stays, as fields of another manager do
+    let added = r#"{"spec":{"template":{"spec":{"tolerations":[{"operator":"Exists"}]}}}}"#;
+    place.kubectl(&format!("patch deployment {name} --type=merge -p {added}")).await?;
+    for (by_hand, pointer) in [
+        (r#"{"spec":{"replicas":4}}"#, "/spec/replicas"),
         (
-            "deployment",
-            json!({"spec": {"template": {"spec": {"tolerations": [{"operator": "Exists"}]}}}}),
-            "/spec/template/spec/tolerations",
+            r#"{"spec":{"template":{"spec":{"containers":[{"name":"function","image":"another"}]}}}}"#,
+            "/spec/template/spec/containers/0/image",
         ),
         (
-            "deployment",
-            json!({"spec": {"template": {"spec": {"terminationGracePeriodSeconds": 7}}}}),
-            "/spec/template/spec/terminationGracePeriodSeconds",
+            r#"{"spec":{"template":{"spec":{"containers":[{"name":"function","command":["sleep"]}]}}}}"#,
+            "/spec/template/spec/containers/0/command",
         ),
     ] {
-        place.kubectl(&format!("patch {kind} {name} --type=merge -p {by_hand}")).await?;
-        place
-            .until(kind, &name, |object| {
+        let before = place.until("deployment", &name, |_| true).await?;
+        place.kubectl(&format!("patch deployment {name} --type=strategic -p {by_hand}")).await?;
+        let after = place
+            .until("deployment", &name, |object| {
                 at(object, pointer) == at(&original, pointer)
-                    && at(object, "/metadata/generation") != at(&original, "/metadata/generation")
+                    && at(object, "/metadata/generation") != at(&before, "/metadata/generation")
             })
             .await?;
+        ensure!(at(&after, "/spec/template/spec/tolerations/0/operator") == "Exists", "{after}");
     }
     place.kubectl(&format!(r#"patch hpa {name} --type=merge -p {{"spec":{{"maxReplicas":9}}}}"#)).await?;
     place.until("hpa", &name, |hpa| at(hpa, "/spec/maxReplicas") == &json!(2)).await?;

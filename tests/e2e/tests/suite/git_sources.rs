@@ -122,7 +122,7 @@ pub async fn a_key_opens_a_repository_over_ssh(cluster: &Cluster) -> Result<()> 
     let key = |content: &str| format!("-----BEGIN TEST KEY-----\n{content}\n-----END TEST KEY-----");
     let (right, wrong) = (key("b3BlbnNzaC1rZXktdjEAAAAA"), key("bm90LXRoaXMta2V5LWF0LWFsbA"));
     std::fs::write(repository.base.join("authorized"), &right)?;
-    let url = format!("ssh://git@git.test{}", repository.path().display());
+    let url = format!("ssh://git@localhost{}", repository.path().display());
     let auth = json!({"type": "key", "secretName": "git-key"});
     let source = json!({"url": url, "reference": "main", "auth": auth});
     let secret = |key: &str| json!({"key": key});

@@ -6,6 +6,7 @@ mod deletion;
 mod deployments;
 mod functions;
 mod git_sources;
+mod graphs;
 mod kubectl;
 mod pods;
 mod stateful;
@@ -70,4 +71,8 @@ tests! {
     git_sources::a_branch_is_followed,
     git_sources::a_password_opens_a_repository_over_http,
     git_sources::a_key_opens_a_repository_over_ssh,
+    graphs::an_instance_becomes_its_resources_scales_and_goes_in_order,
+    graphs::a_set_grows_rolls_out_and_shrinks,
+    graphs::deleting_a_generated_kind_takes_its_instances_along,
+    graphs::invalid_definitions_are_refused_with_their_path,
 }

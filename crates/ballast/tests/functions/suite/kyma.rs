@@ -1,7 +1,7 @@
 //! Kyma's Functions on demand: `spec.replicas` of the Function is what is written, its Deployment follows.
 
 use anyhow::{Context, Result, ensure};
-use api::function::Function;
+use api::kyma::Function;
 use e2e::eventually;
 use k8s_openapi::{
     api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler},

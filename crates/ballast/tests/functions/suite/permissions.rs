@@ -1,9 +1,9 @@
-//! `deploy/serve.yaml` as a user would apply it: what it allows is enough.
+//! `deploy/` as a user would apply it: what it allows is enough.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use api::function::Function;
+use api::kyma::Function;
 use controllers::crds;
 use e2e::eventually;
 use k8s_openapi::api::{autoscaling::v2::HorizontalPodAutoscaler, core::v1::Secret};
@@ -13,19 +13,43 @@ use serde_json::json;
 use super::{autoscaler, kyma};
 use crate::world::World;
 
-const MANIFEST: &str = include_str!("../../../../../deploy/serve.yaml");
+const SINGLE: &str = include_str!("../../../../../deploy/single.yaml");
+const SPLIT: &str = include_str!("../../../../../deploy/serve.yaml");
+const GIT_SECRETS: &str = include_str!("../../../../../deploy/git-secrets.yaml");
+
+/// For the namespace of the test, and without pods: the nodes run beside the cluster. Functions are looked after in this
+/// namespace only, so that a binding there is enough.
+fn fitted(manifest: &str, namespace: &str) -> String {
+    manifest
+        .replace("namespace: default", &format!("namespace: {namespace}"))
+        .replace("replicas: 1", "replicas: 0")
+        .replace("replicas: 2", "replicas: 0")
+        .replace(
+            "kind: ClusterRoleBinding\nmetadata:\n",
+            &format!("kind: RoleBinding\nmetadata:\n  namespace: {namespace}\n"),
+        )
+}
+
+/// The embedded API has no NetworkPolicies: nothing there would keep to them. The real one takes and checks them.
+async fn apply(world: &World, manifest: &str) -> Result<()> {
+    let are_served = world.place.kubectl("get networkpolicies -o name").await.is_ok();
+    let is_known = |document: &&str| are_served || !document.contains("\nkind: NetworkPolicy\n");
+    let documents: Vec<&str> = manifest.split("\n---\n").filter(is_known).collect();
+    world.place.apply(&documents.join("\n---\n")).await.map(drop)
+}
 
 pub async fn the_manifest_is_enough_and_what_is_missing_is_named(world: &mut World) -> Result<()> {
     crds::install(&world.place.cluster.client()).await?;
     let namespace = world.place.namespace.clone();
-    // the node runs beside the cluster
-    let manifest = MANIFEST
-        .replace("namespace: default", &format!("namespace: {namespace}"))
-        .replace("replicas: 1", "replicas: 0");
+    let manifest = fitted(SINGLE, &namespace);
     let is_binding = |document: &&str| document.contains("Binding\n");
     let (bindings, others): (Vec<&str>, Vec<&str>) = manifest.split("\n---\n").partition(is_binding);
-    ensure!(bindings.len() == 2, "{bindings:?}");
-    world.place.apply(&others.join("\n---\n")).await?;
+    ensure!(bindings.len() >= 2, "{bindings:?}");
+    let secrets = fitted(GIT_SECRETS, &namespace)
+        .replace("namespace: team", &format!("namespace: {namespace}"))
+        .replace("name: ballast-controller", "name: ballast");
+    world.place.apply(&secrets).await?;
+    apply(world, &others.join("\n---\n")).await?;
     let token = world.place.kubectl("create token ballast").await?;
     world.act_as(token.trim())?;
 
@@ -34,7 +58,7 @@ pub async fn the_manifest_is_enough_and_what_is_missing_is_named(world: &mut Wor
     for named in [
         format!("list, watch deployments.apps in namespace {namespace}\n"),
         format!("list, watch, create, update, delete leases.coordination.k8s.io in namespace {namespace}\n"),
-        "get, list, watch functions.serverless.kyma-project.io in all namespaces\n".to_owned(),
+        format!("get, list, watch functions.serverless.kyma-project.io in namespace {namespace}\n"),
         "allow it as deploy/serve.yaml does".to_owned(),
     ] {
         ensure!(refused.contains(&named), "{named:?} is not in {refused}");
@@ -51,6 +75,40 @@ pub async fn the_manifest_is_enough_and_what_is_missing_is_named(world: &mut Wor
     let log = world.log("node-a")?;
     let refused: Vec<&str> = log.lines().filter(|line| line.to_lowercase().contains("forbidden")).collect();
     ensure!(refused.is_empty(), "{refused:#?}");
+    Ok(())
+}
+
+/// The node that takes calls reads only; those that write take no calls from outside.
+pub async fn a_node_that_takes_calls_writes_nothing(world: &mut World) -> Result<()> {
+    crds::install(&world.place.cluster.client()).await?;
+    apply(world, &fitted(SPLIT, &world.place.namespace.clone())).await?;
+    for (node, part) in [("node-a", "controller"), ("node-b", "controller"), ("node-c", "gateway")] {
+        let token = world.place.kubectl(&format!("create token ballast-{part}")).await?;
+        world.act_as_part(node, token.trim(), &format!("--roles={part}"))?;
+    }
+    // the API takes a moment to know of the bindings
+    while let Err(error) = world.look_after_functions().await {
+        ensure!(format!("{error:#}").contains("this account may not"), "{error:#}");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    for (verb, what) in
+        [("patch", "deployments/scale"), ("get", "secrets"), ("create", "leases"), ("create", "configmaps")]
+    {
+        let account = format!("system:serviceaccount:{}:ballast-gateway", world.place.namespace);
+        let said = world.place.kubectl(&format!("auth can-i {verb} {what} --as={account}")).await;
+        ensure!(
+            said.is_err() || said.as_deref().is_ok_and(|said| said.trim() == "no"),
+            "{verb} {what}: {said:?}"
+        );
+    }
+    on_demand(world).await?;
+    for node in ["node-a", "node-b", "node-c"] {
+        let log = world.log(node)?;
+        let refused: Vec<&str> =
+            log.lines().filter(|line| line.to_lowercase().contains("forbidden")).collect();
+        ensure!(refused.is_empty(), "{node}: {refused:#?}");
+    }
+    ensure!(["node-a", "node-b"].contains(&world.master().await?.as_str()));
     Ok(())
 }
 

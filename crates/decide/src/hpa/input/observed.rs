@@ -9,10 +9,10 @@ use super::{
         observed::{Answer, Observed, Phase, Pod, Ready, Requests, Sample},
         spec::{ResourceTarget, Source, Spec},
     },
-    spec::{LabelSelector, MetricForm, ObjectRef, SpecForm},
+    spec::{LabelSelector, MetricForm, MetricType, ObjectRef, SpecForm},
 };
 use crate::{
-    input::{InputError, check_range, maybe_moment},
+    input::{InputError, check_range, check_unique, maybe_moment, shown},
     quantity::{Figure, Quantity},
 };
 
@@ -48,7 +48,7 @@ pub struct PodForm {
     /// The Ready condition; a pod without one has never been ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<Ready>,
-    /// Requests of the pod as a whole; they stand in for those of its containers.
+    /// Requests of the pod as a whole. A resource that is not among them is what the containers request together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Quantity>,
     /// Usage of the pod as a whole, where it is not given by container.
@@ -99,10 +99,73 @@ pub struct ReadingForm {
     pub error: Option<String>,
 }
 
+// === check ===
+
+impl ObservedForm {
+    /// What a person may have written by mistake: of two figures for one thing neither is better.
+    pub(super) fn check(&self, spec: &SpecForm) -> Result<(), InputError> {
+        check_unique(self.pods.iter().map(|pod| pod.name.as_str()), |idx| format!("pods[{idx}].name"))?;
+        for (idx, pod) in self.pods.iter().enumerate() {
+            pod.check().map_err(|error| error.under(format!("pods[{idx}]")))?;
+        }
+        for (idx, reading) in self.readings.iter().enumerate() {
+            let same = |other: &&ReadingForm| {
+                (&other.metric, &other.selector, &other.object)
+                    == (&reading.metric, &reading.selector, &reading.object)
+            };
+            if self.readings[..idx].iter().any(|other| same(&other)) {
+                let message = format!("there is a reading of {} already; give one", shown(&reading.metric));
+                return Err(InputError::new(format!("readings[{idx}].metric"), message));
+            }
+            let metric = spec.metrics.iter().find(|metric| reading.is_of(metric));
+            reading.check(metric).map_err(|error| error.under(format!("readings[{idx}]")))?;
+        }
+        Ok(())
+    }
+}
+
+impl PodForm {
+    fn check(&self) -> Result<(), InputError> {
+        check_unique(self.containers.iter().map(|of| of.name.as_str()), |idx| {
+            format!("containers[{idx}].name")
+        })?;
+        let by_container =
+            |resource: &&String| self.containers.iter().any(|of| of.usage.contains_key(*resource));
+        match self.usage.keys().find(by_container) {
+            None => Ok(()),
+            Some(resource) => {
+                let message = "given for the pod as a whole and by container; give one of them";
+                Err(InputError::new(format!("usage.{resource}"), message))
+            }
+        }
+    }
+}
+
+impl ReadingForm {
+    fn check(&self, metric: Option<&MetricForm>) -> Result<(), InputError> {
+        if self.error.is_some() && !self.values.is_empty() {
+            return Err(InputError::new("error", "expected values or an error, found both"));
+        }
+        let kind = metric.map_or(MetricType::Resource, |metric| metric.kind);
+        let expected = match kind {
+            MetricType::External => return Ok(()),
+            MetricType::Object if self.values.len() <= 1 => return Ok(()),
+            MetricType::Object => "expected one value, as an Object metric has, found several",
+            _ if self.values.is_empty() => return Ok(()),
+            _ => "expected no values: what pods report stands with the pods",
+        };
+        Err(InputError::new("values", expected))
+    }
+}
+
 // === resolve ===
 
 impl ObservedForm {
-    pub(super) fn resolve(&self, spec: &Spec, form: &SpecForm) -> Result<Observed, InputError> {
+    /// Translates names into the indices of the spec's metrics; `form` is what `spec` was resolved from.
+    ///
+    /// # Errors
+    /// If a count is negative or a reading belongs to no metric.
+    pub fn resolve(&self, spec: &Spec, form: &SpecForm) -> Result<Observed, InputError> {
         check_range("replicas", self.replicas, 0..=i32::MAX)?;
         let status_replicas = self.status_replicas.unwrap_or(self.replicas);
         check_range("statusReplicas", status_replicas, 0..=i32::MAX)?;
@@ -223,7 +286,11 @@ impl PodForm {
     /// The pod's request, or the container that has none.
     fn request(&self, resource: &str, container: Option<&str>) -> Result<i64, Option<Arc<str>>> {
         if container.is_none() && !self.requests.is_empty() {
-            return self.requests.get(resource).map(|request| request.0).ok_or(None);
+            // With pod-level requests, a container without one of its own is no fault.
+            let own = self.requests.get(resource).map(|request| request.0);
+            let of_containers = self.containers.iter().filter_map(|of| of.requests.get(resource));
+            let together = of_containers.map(|request| request.0).reduce(i64::saturating_add);
+            return own.or(together).ok_or(None);
         }
         let mut total = 0i64;
         let mut found = container.is_none();

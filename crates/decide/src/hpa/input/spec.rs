@@ -191,6 +191,13 @@ impl SpecForm {
                 },
             });
         }
+        let works_without_pods = |metric: &Metric| metric.source.works_without_pods();
+        if min == 0 && !metrics.iter().any(works_without_pods) {
+            return Err(InputError::new(
+                "metrics",
+                "expected at least one Object or External metric with minReplicas 0: without pods no other has a value",
+            ));
+        }
         let behavior = match &self.behavior {
             None => None,
             Some(form) => {

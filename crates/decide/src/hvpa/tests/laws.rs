@@ -62,6 +62,7 @@ fn any_observed() -> impl Strategy<Value = Observed> {
                 active,
                 limited: false,
                 sampled_at: Some(at(-10)),
+                metric: None,
             }),
     );
     let vertical = prop::option::of((resources(), resources(), any::<bool>()).prop_map(
@@ -92,6 +93,7 @@ fn any_observed() -> impl Strategy<Value = Observed> {
             horizontal,
             vertical,
             rollout_in_progress,
+            settled_at: None,
             out_of_memory: killed
                 .then_some(OutOfMemory { at: at(-5), container: None })
                 .into_iter()

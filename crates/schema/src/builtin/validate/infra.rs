@@ -13,6 +13,8 @@ pub(crate) const NEW_EVENT: Checks =
 pub(crate) const NODE: Checks = Checks { object: node, change: node_change, ..super::NONE };
 pub(crate) const RESOURCE_QUOTA: Checks = Checks { object: resource_quota, ..super::NONE };
 pub(crate) const LIMIT_RANGE: Checks = Checks { object: limit_range, ..super::NONE };
+pub(crate) const PRIORITY_CLASS: Checks =
+    Checks { object: priority_class, change: priority_class_change, ..super::NONE };
 pub(crate) const ROLE: Checks = Checks { object: |role, errors| rules(role, true, errors), ..super::NONE };
 pub(crate) const CLUSTER_ROLE: Checks =
     Checks { object: |role, errors| rules(role, false, errors), ..super::NONE };
@@ -139,6 +141,48 @@ fn quantities(amounts: &Value, path: &Path<'_>, errors: &mut Errors) {
 fn resource_quota(object: &Value, errors: &mut Errors) {
     let path = Path::ROOT.child("spec");
     quantities(spec(object).get("hard").unwrap_or(&Value::Null), &path.child("hard"), errors);
+}
+
+/// Above it is only what the cluster itself needs.
+const HIGHEST_PRIORITY: i64 = 1_000_000_000;
+const SYSTEM_PRIORITIES: [(&str, i64); 2] =
+    [("system-node-critical", 2_000_001_000), ("system-cluster-critical", 2_000_000_000)];
+
+fn priority_class(object: &Value, errors: &mut Errors) {
+    let name = json::text(&object["metadata"], "name");
+    let value = json::int(object, "value").unwrap_or(0);
+    if name.starts_with("system-") {
+        let fault = match SYSTEM_PRIORITIES.iter().find(|(known, _)| *known == name) {
+            None => Some(format!("{name} is not a known system priority class")),
+            Some((_, wanted)) if value != *wanted => {
+                Some(format!("value of {name} PriorityClass must be {wanted}"))
+            }
+            Some(_) if json::flag(object, "globalDefault") => {
+                Some(format!("globalDefault of {name} PriorityClass must be false"))
+            }
+            Some(_) => None,
+        };
+        if let Some(fault) = fault {
+            let words =
+                "priority class names with 'system-' prefix are reserved for system use only. error: ";
+            errors.push(FieldError::forbidden("metadata.name", format!("{words}{fault}")));
+        }
+    } else if value > HIGHEST_PRIORITY {
+        let detail = format!("maximum allowed value of a user defined priority is {HIGHEST_PRIORITY}");
+        errors.push(FieldError::forbidden("value", detail));
+    }
+    let policy = json::text(object, "preemptionPolicy");
+    let policies = ["PreemptLowerPriority", "Never"];
+    if !policy.is_empty() && !policies.contains(&policy) {
+        errors.push(FieldError::not_supported("preemptionPolicy", policy, &policies));
+    }
+}
+
+fn priority_class_change(new: &Value, old: &Value, errors: &mut Errors) {
+    if json::int(new, "value") != json::int(old, "value") {
+        errors.push(FieldError::forbidden("value", "may not be changed in an update."));
+    }
+    crate::meta::immutable(new, old, "preemptionPolicy", &Path::ROOT, errors);
 }
 
 fn limit_range(object: &Value, errors: &mut Errors) {

@@ -1,13 +1,17 @@
 //! Validation of built-in kinds: what users of them meet, with the API's findings in the API's words.
 
+pub(super) mod batch;
 pub(super) mod config;
 pub(super) mod container;
+mod cron;
 pub(super) mod infra;
+pub(super) mod network;
 pub(super) mod pod;
 pub(super) mod scaling;
 mod scheduling;
 pub(super) mod selector;
 pub(super) mod service;
+pub(super) mod storage;
 pub(super) mod volume;
 pub(super) mod workload;
 
@@ -43,7 +47,10 @@ pub(super) fn create(row: &Row, object: &Value) -> Errors {
 /// Finalizers of the oldest groups must say whose they are.
 fn finalizers(row: &Row, metadata: &Value, errors: &mut Errors) {
     const STANDARD: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
-    if !matches!(row.group, "" | "apps" | "autoscaling") {
+    if !matches!(
+        row.group,
+        "" | "apps" | "autoscaling" | "batch" | "networking.k8s.io" | "scheduling.k8s.io" | "storage.k8s.io"
+    ) {
         return;
     }
     let base = Path::ROOT.child("metadata");

@@ -198,12 +198,7 @@ pub(crate) fn claim(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     if json::list(spec, "accessModes").is_empty() {
         errors.push(FieldError::required(path.child("accessModes"), "at least 1 access mode is required"));
     }
-    const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
-    for mode in json::list(spec, "accessModes").iter().filter_map(Value::as_str) {
-        if !MODES.contains(&mode) {
-            errors.push(FieldError::not_supported(path.child("accessModes"), mode, &MODES));
-        }
-    }
+    access_modes(spec, path, errors);
     let base = path.child("resources");
     let at = base.key("storage");
     match spec.get("resources").and_then(|resources| resources.get("requests")?.get("storage")) {
@@ -217,7 +212,15 @@ pub(crate) fn claim(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
-pub(crate) const CLAIM: super::Checks = super::Checks {
-    object: |object, errors| claim(super::spec(object), &Path::ROOT.child("spec"), errors),
-    ..super::NONE
-};
+pub(super) fn access_modes(spec: &Value, path: &Path<'_>, errors: &mut Errors) {
+    const MODES: [&str; 4] = ["ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod"];
+    let modes = || json::list(spec, "accessModes").iter().filter_map(Value::as_str);
+    for mode in modes().filter(|mode| !MODES.contains(mode)) {
+        errors.push(FieldError::not_supported(path.child("accessModes"), mode, &MODES));
+    }
+    let alone = |mode: &str| mode == "ReadWriteOncePod";
+    if modes().any(alone) && modes().any(|mode| !alone(mode) && MODES.contains(&mode)) {
+        let detail = "may not use ReadWriteOncePod with other access modes";
+        errors.push(FieldError::forbidden(path.child("accessModes"), detail));
+    }
+}

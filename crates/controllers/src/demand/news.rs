@@ -1,0 +1,196 @@
+//! Which functions to look at again: those the news is about, and those that hang together with them.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::{Arc, PoisonError},
+    time::Duration,
+};
+
+use decide::demand::{Answer, Scale};
+use engine::{Executor, Key, Queue};
+use jiff::Timestamp;
+use metrics::Database;
+use ondemand::Snapshot;
+use tokio::{sync::watch, time::Instant};
+
+use super::{
+    neighbours::Neighbours,
+    policy::{Answers, Shared},
+    readings::Readings,
+};
+use crate::catalog::View;
+
+/// Metrics are looked at this often, also when no scrape was told.
+const METRICS_EVERY: Duration = Duration::from_secs(1);
+/// Answers older than so many rounds are no answers: old data scales nothing down.
+const ROUNDS_MISSED: u32 = 3;
+/// Calls to functions that are awake change a decision by their end only; they need not be looked at one by one.
+const UNHURRIED: Duration = Duration::from_millis(100);
+
+#[derive(Clone)]
+pub struct News {
+    pub shared: Arc<Shared>,
+    pub queue: Arc<Queue<Key>>,
+    pub executor: Executor,
+}
+
+#[derive(Clone)]
+pub struct Metrics {
+    pub database: Database,
+    pub scraped: watch::Receiver<u64>,
+    pub scrape_interval: Duration,
+}
+
+impl News {
+    /// Of workloads, their pods and their annotations.
+    pub async fn of_workloads(self) {
+        let mut view = self.shared.view.clone();
+        let mut last: Arc<View> = Arc::default();
+        loop {
+            let new = view.borrow_and_update().clone();
+            if new.complete {
+                if has_other_settings(&last.snapshot, &new.snapshot) {
+                    let neighbours = Arc::new(Neighbours::new(&new.snapshot));
+                    *self.shared.neighbours.write().unwrap_or_else(PoisonError::into_inner) = neighbours;
+                }
+                let neighbours = self.shared.neighbours();
+                for name in changed(&last, &new) {
+                    for name in neighbours.of(&name) {
+                        self.queue.add(self.shared.key(&name));
+                    }
+                }
+                let effects = self.shared.reported().refused(&new.refused);
+                if !effects.is_empty() {
+                    self.executor.execute(effects).await;
+                }
+                last = new;
+            }
+            if view.changed().await.is_err() {
+                // the catalog ends with this node
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Of calls: at once of functions that sleep, a little later of those that are awake.
+    pub async fn of_calls(self) {
+        let mut activity = self.shared.activity.changes();
+        loop {
+            let about = self.shared.activity.take_news();
+            let neighbours = self.shared.neighbours();
+            if !about.is_empty() {
+                for name in neighbours.of_any_call() {
+                    self.look_at(&name);
+                }
+            }
+            for name in about {
+                for name in neighbours.of(&name) {
+                    self.look_at(&name);
+                }
+            }
+            if activity.changed().await.is_err() {
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    fn look_at(&self, name: &Arc<str>) {
+        let is_asleep = self.shared.asleep().contains(name);
+        let delay = if is_asleep { Duration::ZERO } else { UNHURRIED };
+        self.queue.add_after(self.shared.key(name), delay);
+    }
+
+    /// Of triggers. Queries run beside the decisions, which use the last answers there are.
+    pub async fn of_metrics(self, Metrics { database, mut scraped, scrape_interval }: Metrics) {
+        let mut readings = Readings::default();
+        loop {
+            scraped.mark_unchanged();
+            let view = self.shared.view.borrow().clone();
+            let interval = scrape_interval.max(view.longest_interval);
+            let (began, database) = (Instant::now(), database.clone());
+            let evaluate = move || {
+                let answers = answers(&mut readings, &database, &view.snapshot, interval);
+                (readings, answers)
+            };
+            // A thread of its own: a query may take as long as a wake-up may not.
+            let Ok((own, of)) = tokio::task::spawn_blocking(evaluate).await else {
+                // It panicked: the supervisor starts this anew.
+                return;
+            };
+            readings = own;
+            let good_until = began + interval.max(METRICS_EVERY) * ROUNDS_MISSED;
+            self.take_over(Answers { of, good_until: Some(good_until) });
+            // Half of one processor at most, however many queries and scrapes there are.
+            tokio::time::sleep(began.elapsed().min(METRICS_EVERY)).await;
+            tokio::select! {
+                Ok(()) = scraped.changed() => {}
+                () = tokio::time::sleep(METRICS_EVERY) => {}
+            }
+        }
+    }
+
+    fn take_over(&self, new: Answers) {
+        let mut known = self.shared.answers.write().unwrap_or_else(PoisonError::into_inner);
+        let changed: Vec<Arc<str>> = new
+            .of
+            .iter()
+            .filter(|(name, answers)| known.of.get(*name) != Some(answers))
+            .map(|(name, _)| name.clone())
+            .collect();
+        *known = new;
+        drop(known);
+        for name in changed {
+            self.queue.add(self.shared.key(&name));
+        }
+    }
+}
+
+/// What the triggers of all functions that are awake say, on a view of the store: no scrape waits for a query.
+fn answers(
+    readings: &mut Readings,
+    database: &Database,
+    snapshot: &Snapshot,
+    interval: Duration,
+) -> HashMap<Arc<str>, Vec<Answer>> {
+    let awake = snapshot.functions.iter().filter(|(_, function)| function.requested > 0);
+    let scaled: Vec<_> = awake
+        .filter_map(|(name, function)| Some((name, function.settings.scaling.scale.as_ref()?)))
+        .filter(|(_, scale)| !scale.triggers.is_empty())
+        .collect();
+    let queries = scaled.iter().flat_map(|(_, scale)| &scale.triggers);
+    let queries: BTreeSet<Arc<str>> = queries.map(|trigger| trigger.query.as_str().into()).collect();
+    let now = Timestamp::now().as_millisecond();
+    let said = readings.round(&queries, interval, &database.view(), now);
+    let of_scale = |scale: &Scale| {
+        let queries = scale.triggers.iter().map(|trigger| said.get(trigger.query.as_str()).cloned());
+        queries.collect::<Option<Vec<_>>>()
+    };
+    scaled.into_iter().filter_map(|(name, scale)| Some((name.clone(), of_scale(scale)?))).collect()
+}
+
+/// Those that are new, gone, or not what they were. What is the same is the same object, so this costs next to nothing.
+fn changed(last: &View, new: &View) -> BTreeSet<Arc<str>> {
+    let (before, after) = (&last.snapshot.functions, &new.snapshot.functions);
+    let mut changed: BTreeSet<Arc<str>> = after
+        .iter()
+        .filter(|(name, function)| before.get(*name).is_none_or(|known| !Arc::ptr_eq(known, function)))
+        .map(|(name, _)| name.clone())
+        .collect();
+    changed.extend(before.keys().filter(|name| !after.contains_key(*name)).cloned());
+    let of_controls = |a: &View, b: &View| {
+        let differs = |name: &&Arc<str>| a.controls.get(*name) != b.controls.get(*name);
+        a.controls.keys().filter(differs).cloned().collect::<Vec<_>>()
+    };
+    changed.extend(of_controls(last, new));
+    changed.extend(of_controls(new, last));
+    let of_unmanaged = new.unmanaged.iter().filter(|(name, one)| last.unmanaged.get(*name) != Some(one));
+    changed.extend(of_unmanaged.map(|(name, _)| name.clone()));
+    changed
+}
+
+fn has_other_settings(last: &Snapshot, new: &Snapshot) -> bool {
+    last.functions.len() != new.functions.len()
+        || last.functions.iter().zip(&new.functions).any(|((a, before), (b, after))| {
+            a != b || (!Arc::ptr_eq(before, after) && before.settings != after.settings)
+        })
+}

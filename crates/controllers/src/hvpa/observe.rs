@@ -1,0 +1,259 @@
+//! What a decision about an Hvpa depends on, gathered from the caches and the last readings.
+
+use std::sync::Arc;
+
+use api::hvpa::{Hvpa, Resolved, UpdateMode};
+use decide::{
+    hvpa::{HorizontalRecommendation, LimitRange as Bounds, VerticalRecommendation},
+    recommender::amount::{Resource, Resources},
+};
+use engine::{
+    Cached, IndexId, Key,
+    kind::Kind,
+    object::{being_deleted, by_age, name, uid},
+};
+use k8s_openapi::api::{
+    autoscaling::v2::{HorizontalPodAutoscaler, HorizontalPodAutoscalerSpec},
+    core::v1::LimitRange,
+};
+use kube::api::DynamicObject;
+use serde_json::json;
+
+use super::{
+    horizontal, hvpa_kind,
+    pods::amounts,
+    readings::{Asked, Readings},
+    vertical,
+    workload::{Workload, Workloads, kind_of, place, supported},
+};
+use crate::autoscaled::target_of;
+
+pub struct Caches {
+    pub hvpas: Cached<Hvpa>,
+    /// By the workload that each scales.
+    pub by_target: IndexId,
+    pub workloads: Workloads,
+    pub autoscalers: Cached<HorizontalPodAutoscaler>,
+    pub autoscaler_targets: IndexId,
+    pub vpas: Cached<DynamicObject>,
+    pub limit_ranges: Cached<LimitRange>,
+}
+
+/// One Hvpa with all that matters to it.
+pub struct Seen {
+    pub hvpa: Arc<Hvpa>,
+    pub workload: Option<Workload>,
+    /// What can be decided on, or why nothing can.
+    pub resolved: Result<Resolved, Trouble>,
+    pub horizontal: Horizontal,
+    pub vertical: Vertical,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trouble {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// Who recommends replicas, and what.
+#[derive(Clone, Debug)]
+pub enum Horizontal {
+    /// A HorizontalPodAutoscaler that scales the Hvpa.
+    Autoscaler { name: String, recommendation: Option<HorizontalRecommendation> },
+    /// Whoever writes the Hvpa's scale.
+    Scale,
+    /// Our own algorithm, over the Hvpa's metrics; none before the first answers.
+    Metrics(Option<Result<HorizontalRecommendation, String>>),
+    /// There is no count: one pod on each node.
+    Nobody,
+}
+
+/// Who recommends sizes, and what.
+#[derive(Clone, Debug)]
+pub enum Vertical {
+    Autoscaler { name: String, found: Option<Arc<DynamicObject>> },
+    Embedded(Option<Result<VerticalRecommendation, String>>),
+    Nobody,
+}
+
+impl Trouble {
+    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+}
+
+impl Vertical {
+    pub fn recommendation(&self) -> Option<VerticalRecommendation> {
+        match self {
+            Vertical::Autoscaler { found, .. } => found.as_ref().map(|found| vertical::from_vpa(found)),
+            Vertical::Embedded(Some(Ok(recommendation))) => Some(recommendation.clone()),
+            Vertical::Embedded(_) | Vertical::Nobody => None,
+        }
+    }
+}
+
+impl Seen {
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.hvpa.spec.update_mode, UpdateMode::InPlace | UpdateMode::InPlaceOrRecreate)
+    }
+}
+
+impl Caches {
+    pub fn see(&self, key: &Key, readings: &Readings) -> Option<Seen> {
+        let hvpa = self.hvpas.get(key).filter(|hvpa| !being_deleted(&hvpa.metadata))?;
+        let (workload, resolved) = self.resolve(key, &hvpa);
+        let (mut horizontal, mut vertical) = (Horizontal::Nobody, Vertical::Nobody);
+        if let (Some(workload), Ok(resolved)) = (&workload, &resolved) {
+            horizontal = self.horizontal(key, workload, resolved);
+            vertical = self.vertical(&hvpa, resolved);
+        }
+        if matches!(horizontal, Horizontal::Metrics(_)) || matches!(vertical, Vertical::Embedded(_)) {
+            let reading = readings.get(key);
+            if let Horizontal::Metrics(answer) = &mut horizontal {
+                *answer = reading.horizontal;
+            }
+            if let Vertical::Embedded(answer) = &mut vertical {
+                *answer = reading.vertical;
+            }
+        }
+        Some(Seen { hvpa, workload, resolved, horizontal, vertical })
+    }
+
+    fn resolve(&self, key: &Key, hvpa: &Hvpa) -> (Option<Workload>, Result<Resolved, Trouble>) {
+        let mut resolved = match hvpa.spec.resolve() {
+            Ok(resolved) => resolved,
+            Err(error) => return (None, Err(Trouble::new("InvalidSpec", format!("spec.{error}")))),
+        };
+        let reference = &hvpa.spec.target_ref;
+        let Some(kind) = kind_of(reference) else {
+            let message = format!("a {} cannot be scaled: choose of {}", reference.kind, supported());
+            return (None, Err(Trouble::new("UnsupportedTarget", message)));
+        };
+        let Some(workload) = self.workloads.get(kind, &Key::new(&key.namespace, &reference.name)) else {
+            let message = format!("there is no {} {}", kind.kind, reference.name);
+            return (None, Err(Trouble::new("TargetNotFound", message)));
+        };
+        if let Some(message) = self.conflict(key, hvpa, kind, &workload) {
+            return (Some(workload), Err(Trouble::new("TargetConflict", message)));
+        }
+        resolved.spec.vertical.limit_range = self.bounds(&key.namespace);
+        resolved.spec.horizontal.deployed &= workload.has_scale;
+        (Some(workload), Ok(resolved))
+    }
+
+    /// Who else scales the same pods. Nothing is written while two would undo each other's work.
+    fn conflict(&self, key: &Key, hvpa: &Hvpa, kind: &Kind, workload: &Workload) -> Option<String> {
+        let target = format!("{} {}", kind.kind, workload.target.name);
+        let at = place(&kind.kind, &key.namespace, &workload.target.name);
+        let mut others = self.hvpas.by_index(self.by_target, &at);
+        others.retain(|other| !being_deleted(&other.metadata));
+        others.sort_by(|a, b| by_age(&a.metadata, &b.metadata));
+        if let Some(first) = others.first().filter(|first| uid(&first.metadata) != uid(&hvpa.metadata)) {
+            return Some(format!("{target} is scaled by Hvpa {} already", name(&first.metadata)));
+        }
+        let target_key = Key::new(&key.namespace, &workload.target.name);
+        let direct = self.autoscalers.by_index(self.autoscaler_targets, &target_of(kind, &target_key));
+        if let Some(hpa) = direct.first() {
+            return Some(format!(
+                "HorizontalPodAutoscaler {} scales {target} directly: let it scale Hvpa {}, or delete it",
+                name(&hpa.metadata),
+                key.name
+            ));
+        }
+        let acts = |vpa: &&Arc<DynamicObject>| vertical::acts_on(vpa, &workload.target);
+        if let Some(vpa) = self.vpas.in_namespace(&key.namespace).iter().find(acts) {
+            return Some(format!(
+                "VerticalPodAutoscaler {} changes the pods of {target} itself: set its updateMode to Off",
+                name(&vpa.metadata)
+            ));
+        }
+        if let Some(manager) = &workload.manager {
+            return Some(format!("{target} belongs to {manager}, which would undo every change of it"));
+        }
+        workload
+            .is_on_demand
+            .then(|| format!("{target} is a function on demand, scaled by its SlimFaas annotations"))
+    }
+
+    /// The namespace's bounds for containers: the narrowest of all.
+    fn bounds(&self, namespace: &str) -> Bounds {
+        let mut bounds = Bounds::default();
+        for range in self.limit_ranges.in_namespace(namespace) {
+            let limits = range.spec.iter().flat_map(|spec| &spec.limits);
+            for item in limits.filter(|item| item.type_ == "Container") {
+                let (min, max) = (amounts(item.min.as_ref()), amounts(item.max.as_ref()));
+                narrow(&mut bounds.min, &min, u64::max);
+                narrow(&mut bounds.max, &max, u64::min);
+            }
+        }
+        bounds
+    }
+
+    fn horizontal(&self, key: &Key, workload: &Workload, resolved: &Resolved) -> Horizontal {
+        if !workload.has_scale {
+            return Horizontal::Nobody;
+        }
+        let autoscalers = self.autoscalers.by_index(self.autoscaler_targets, &target_of(&hvpa_kind(), key));
+        if let Some(hpa) = autoscalers.iter().min_by(|a, b| by_age(&a.metadata, &b.metadata)) {
+            let name = name(&hpa.metadata).to_owned();
+            let recommendation = horizontal::from_autoscaler(hpa, workload.replicas);
+            return Horizontal::Autoscaler { name, recommendation };
+        }
+        match resolved.spec.horizontal.deployed {
+            true => Horizontal::Metrics(None),
+            false => Horizontal::Scale,
+        }
+    }
+
+    fn vertical(&self, hvpa: &Hvpa, resolved: &Resolved) -> Vertical {
+        if !resolved.has_vertical {
+            return Vertical::Nobody;
+        }
+        if !self.vpas.is_synced() || vertical::wants_embedded(hvpa) {
+            return Vertical::Embedded(None);
+        }
+        let child = vertical::child_name(hvpa);
+        let namespace = hvpa.metadata.namespace.clone().unwrap_or_default();
+        let found = self.vpas.get(&Key::new(namespace, &child));
+        Vertical::Autoscaler { name: child, found: found.filter(|found| vertical::is_ours(hvpa, found)) }
+    }
+
+    /// What to ask the metrics APIs about an Hvpa.
+    pub fn ask(&self, key: &Key) -> Option<Asked> {
+        let hvpa = self.hvpas.get(key).filter(|hvpa| !being_deleted(&hvpa.metadata))?;
+        let (workload, resolved) = self.resolve(key, &hvpa);
+        let (workload, resolved) = (workload?, resolved.ok()?);
+        let horizontal = matches!(self.horizontal(key, &workload, &resolved), Horizontal::Metrics(_));
+        let vertical = matches!(self.vertical(&hvpa, &resolved), Vertical::Embedded(_));
+        if workload.selector.is_empty() || !(horizontal || vertical) {
+            return None;
+        }
+        Some(Asked {
+            uid: uid(&hvpa.metadata).to_owned(),
+            namespace: key.namespace.clone(),
+            selector: workload.selector,
+            replicas: workload.replicas,
+            status_replicas: workload.status_replicas,
+            sizes: workload.pods.first().map(|pod| super::pods::pod_sizes(pod)).unwrap_or(workload.sizes),
+            pods: workload.pods,
+            horizontal: horizontal.then(|| autoscaler_spec(&hvpa, &resolved)).flatten(),
+            vertical: vertical.then(|| vertical::recommender(&resolved.spec)),
+        })
+    }
+}
+
+/// The Hvpa's metrics as an autoscaler's spec.
+fn autoscaler_spec(hvpa: &Hvpa, resolved: &Resolved) -> Option<HorizontalPodAutoscalerSpec> {
+    let mut form = serde_json::to_value(&resolved.horizontal).ok()?;
+    form["scaleTargetRef"] = json!({ "kind": "Hvpa", "name": name(&hvpa.metadata) });
+    serde_json::from_value(form).ok()
+}
+
+fn narrow(to: &mut Resources, by: &Resources, choose: fn(u64, u64) -> u64) {
+    for resource in Resource::ALL {
+        if let Some(amount) = by.get(resource) {
+            let known = to.get(resource);
+            to.set(resource, Some(known.map_or(amount, |known| choose(known, amount))));
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Where buffers are, as controllers see it: made, deleted, and asked how much is waiting.
+
+use std::sync::Arc;
+
+use api::numaflow::BufferConfig;
+use futures::future::BoxFuture;
+
+/// What one buffer holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Delivered to nobody yet.
+    pub pending: i64,
+    /// Delivered, and neither acknowledged nor given back.
+    pub ack_pending: i64,
+}
+
+/// How a buffer is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewBuffer {
+    pub name: String,
+    /// `namespace/pipeline`: whose pods may use it.
+    pub owner: String,
+    /// Messages that it has room for, as far as its writers go.
+    pub length: u64,
+}
+
+/// The buffers of one InterStepBufferService.
+pub trait Buffers: Send + Sync {
+    /// Made if it is not there; one that is there stays as it is.
+    fn create<'a>(&'a self, buffer: &'a NewBuffer) -> BoxFuture<'a, Result<(), String>>;
+    /// With all that is in it; no error if it is not there.
+    fn delete<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<(), String>>;
+    fn waiting<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Waiting, String>>;
+    /// What pods of an owner show to use its buffers, if they have to show anything.
+    fn token(&self, owner: &str) -> Option<String>;
+}
+
+/// Finds buffers by what the status of an InterStepBufferService says. Cheap: connections are kept.
+pub trait Services: Send + Sync + 'static {
+    fn find<'a>(
+        &'a self,
+        namespace: &'a str,
+        config: &'a BufferConfig,
+    ) -> BoxFuture<'a, Result<Arc<dyn Buffers>, String>>;
+}
+
+impl Waiting {
+    pub fn total(self) -> i64 {
+        self.pending.saturating_add(self.ack_pending)
+    }
+}

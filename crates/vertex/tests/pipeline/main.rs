@@ -1,0 +1,37 @@
+//! A pipeline of real processes, generator to map to sink, whose pods are killed as `kill -9` does: no message is lost, and
+//! one comes twice only where a sink may see it twice.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test, though with a main of its own")]
+
+mod containers;
+mod pod;
+mod story;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+/// Started without arguments it is the test; otherwise it is one of the processes that take part.
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["--pod", config] => runtime.block_on(pod::run(config)),
+        ["--map", sockets] => runtime.block_on(containers::map(sockets)),
+        ["--sink", sockets, file] => runtime.block_on(containers::sink(sockets, file)),
+        _ => {
+            let runtime: &'static _ = Box::leak(Box::new(runtime));
+            let on_jetstream = Trial::test("killed_pods_lose_nothing::jetstream", || {
+                runtime.block_on(story::on_jetstream());
+                Ok(())
+            });
+            let on_embedded = Trial::test("killed_pods_lose_nothing::embedded", || {
+                runtime.block_on(story::on_embedded());
+                Ok(())
+            });
+            return libtest_mimic::run(&Arguments::from_args(), vec![on_jetstream, on_embedded]).exit_code();
+        }
+    }
+    ExitCode::SUCCESS
+}
