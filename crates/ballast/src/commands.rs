@@ -12,6 +12,7 @@ mod simulate;
 mod status;
 mod store_flags;
 mod up;
+mod vertex;
 
 use std::{io, process::ExitCode};
 
@@ -49,6 +50,9 @@ enum Command {
     Promql(promql::Promql),
     /// Print the completion script of a shell
     Completions { shell: clap_complete::Shell },
+    /// Move the messages of a pipeline's pod (started by its controller only)
+    #[command(hide = true)]
+    Vertex(vertex::Vertex),
     /// Become a container's process (started by the process node only)
     #[command(hide = true)]
     PodExec,
@@ -68,6 +72,7 @@ impl Program {
             Command::Simulate(simulate) => simulate.run(),
             Command::Lint(lint) => lint.run(),
             Command::Promql(promql) => promql.run(),
+            Command::Vertex(vertex) => vertex.run(),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "ballast", &mut io::stdout());
                 Ok(ExitCode::SUCCESS)

@@ -15,6 +15,7 @@ const TABLE: &[Component] = &[
     controllers::kyma::COMPONENT,
     controllers::graphs::COMPONENT,
     controllers::hvpa::COMPONENT,
+    controllers::pipelines::COMPONENT,
 ];
 
 /// Those that a node runs.
@@ -146,14 +147,14 @@ mod tests {
             all += &format!("{text:?} {answer}\n");
         }
         expect![[r#"
-            "*" demand function graph hvpa
-            "*,-function" demand graph hvpa
+            "*" demand function graph hvpa pipelines
+            "*,-function" demand graph hvpa pipelines
             "demand" demand
             "demand, function" demand function
             "" 
             "-function" refused: -function switches off what is not on: write *,-function to run all others
-            "nmae" refused: there is no controller "nmae": choose of demand, function, graph, hvpa
-            "-nmae" refused: there is no controller "nmae": choose of demand, function, graph, hvpa
+            "nmae" refused: there is no controller "nmae": choose of demand, function, graph, hvpa, pipelines
+            "-nmae" refused: there is no controller "nmae": choose of demand, function, graph, hvpa, pipelines
             "roles" refused: roles runs on every node and cannot be chosen
         "#]]
         .assert_eq(&all);

@@ -3,6 +3,7 @@
 mod commands;
 mod components;
 mod control_plane;
+mod data_plane;
 mod demo;
 mod environment;
 mod lint;

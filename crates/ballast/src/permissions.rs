@@ -129,6 +129,7 @@ mod tests {
     const SPLIT: &str = include_str!("../../../deploy/serve.yaml");
     const SINGLE: &str = include_str!("../../../deploy/single.yaml");
     const GIT_SECRETS: &str = include_str!("../../../deploy/git-secrets.yaml");
+    const BUFFER_SECRETS: &str = include_str!("../../../deploy/buffer-secrets.yaml");
 
     fn documents(manifest: &str) -> Vec<Value> {
         manifest.split("\n---\n").map(|text| serde_saphyr::from_str::<Value>(text).unwrap()).collect()
@@ -188,15 +189,21 @@ mod tests {
             let granted = granted.map(|role| role["metadata"]["name"].as_str().unwrap().to_owned());
             assert_eq!(granted.collect::<BTreeSet<_>>(), roles);
         }
-        let private_repositories = [Rule::new("", &["secrets"], &["get"])];
-        assert_eq!(granted(GIT_SECRETS, "Role", "ballast-git-secrets"), needed(&private_repositories));
+        let read_secrets = needed(&[Rule::new("", &["secrets"], &["get"])]);
+        assert_eq!(granted(GIT_SECRETS, "Role", "ballast-git-secrets"), read_secrets);
+        assert_eq!(granted(BUFFER_SECRETS, "Role", "ballast-buffer-secrets"), read_secrets);
     }
 
     /// Each role of each account: a binding too many would be a right too many.
     #[test]
     fn each_account_is_bound_to_its_own_roles_only() {
         let mut bound = BTreeSet::new();
-        for (file, manifest) in [("serve", SPLIT), ("single", SINGLE), ("git-secrets", GIT_SECRETS)] {
+        for (file, manifest) in [
+            ("serve", SPLIT),
+            ("single", SINGLE),
+            ("git-secrets", GIT_SECRETS),
+            ("buffer-secrets", BUFFER_SECRETS),
+        ] {
             for document in documents(manifest) {
                 let kind = document["kind"].as_str().unwrap();
                 for subject in document["subjects"].as_array().into_iter().flatten() {
@@ -210,15 +217,18 @@ mod tests {
             }
         }
         expect_test::expect![[r#"
+            buffer-secrets: ballast-controller has Role ballast-buffer-secrets by RoleBinding
             git-secrets: ballast-controller has Role ballast-git-secrets by RoleBinding
             serve: ballast-controller has ClusterRole ballast-function by ClusterRoleBinding
             serve: ballast-controller has ClusterRole ballast-graph by ClusterRoleBinding
             serve: ballast-controller has ClusterRole ballast-hvpa by ClusterRoleBinding
+            serve: ballast-controller has ClusterRole ballast-pipelines by ClusterRoleBinding
             serve: ballast-controller has Role ballast-controller by RoleBinding
             serve: ballast-gateway has Role ballast-gateway by RoleBinding
             single: ballast has ClusterRole ballast-function by ClusterRoleBinding
             single: ballast has ClusterRole ballast-graph by ClusterRoleBinding
             single: ballast has ClusterRole ballast-hvpa by ClusterRoleBinding
+            single: ballast has ClusterRole ballast-pipelines by ClusterRoleBinding
             single: ballast has Role ballast by RoleBinding
         "#]]
         .assert_eq(&(bound.into_iter().collect::<Vec<_>>().join("\n") + "\n"));

@@ -62,6 +62,8 @@ pub const METRICS_PORT: u16 = 2469;
 pub const RUNTIME_PORT: u16 = 2470;
 /// Where an HTTP source takes messages.
 pub const HTTPS_SOURCE_PORT: u16 = 8443;
+/// The same without TLS.
+pub const HTTP_SOURCE_PORT: u16 = 8090;
 
 /// The container that moves messages, beside those of the user.
 pub const MAIN_CONTAINER: &str = "numa";

@@ -8,7 +8,7 @@ use decide::{
 };
 
 use super::{
-    AbstractVertex, Container, InterStepBuffer, IsbServiceSpec, MonoVertexSpec, PipelineSpec, Scale, Sink,
+    AbstractVertex, Container, InterStepBuffer, IsbServiceSpec, JetStreamSource, MonoVertexSpec, PipelineSpec, Scale, Sink,
     Source, Udf, UpdateStrategy, UserDefined, VertexLimits, VertexType, Watermark, resolve::resolve,
 };
 
@@ -227,6 +227,9 @@ fn check_source(source: &Source) -> Result {
         source.udsource.is_some(),
     ];
     exactly_one(&given, "generator, http, jetstream and udsource")?;
+    if let Some(jetstream) = &source.jetstream {
+        check_jetstream_source(jetstream).map_err(|error| error.under("jetstream"))?;
+    }
     if let Some(udsource) = &source.udsource {
         check_user_defined(udsource).map_err(|error| error.under("udsource"))?;
     }
@@ -234,6 +237,20 @@ fn check_source(source: &Source) -> Result {
         check_user_defined(transformer).map_err(|error| error.under("transformer"))?;
     }
     Ok(())
+}
+
+fn check_jetstream_source(source: &JetStreamSource) -> Result {
+    refuse("tls", source.tls.is_some(), "write tls:// in front of the address")?;
+    let auth = source.auth.clone().unwrap_or_default();
+    refuse("auth.token", auth.token.is_some(), "use auth.basic")?;
+    refuse("auth.nkey", auth.nkey.is_some(), "use auth.basic")?;
+    match source.deliver_policy.as_deref().unwrap_or("all") {
+        "all" | "new" | "last" | "last_per_subject" => Ok(()),
+        other => {
+            let message = format!("expected all, new, last or last_per_subject, found {}", shown(other));
+            Err(InputError::new("deliver_policy", message))
+        }
+    }
 }
 
 fn check_sink(sink: &Sink) -> Result {

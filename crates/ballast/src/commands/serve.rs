@@ -1,9 +1,9 @@
 //! `ballast serve`: one node of Ballast on a real cluster.
 
-use std::{net::SocketAddr, process::ExitCode, time::Duration};
+use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use controllers::Settings;
+use controllers::{Settings, pipelines::DataPlane};
 use engine::{Engine, Supervisor};
 use gateway::OperatorPaths;
 use scaling::History;
@@ -12,6 +12,7 @@ use super::{gateway_flags::GatewayFlags, operator_flags::OperatorFlags, store_fl
 use crate::{
     components::{self, Chosen},
     control_plane::{Check, ControlPlane, Leadership, Listen, Options},
+    data_plane::services::Places,
     environment, output, permissions,
     signals::StopSignals,
     waiting::{Missing, Waiting},
@@ -47,6 +48,9 @@ pub struct Serve {
     /// Passwords may be sent to Git servers over plain HTTP
     #[arg(long, env = "BALLAST_GIT_CREDENTIALS_OVER_HTTP")]
     git_credentials_over_http: bool,
+    /// The image of the container that moves messages in the pods of pipelines: one that has `ballast` in its PATH
+    #[arg(long, value_name = "IMAGE", default_value = "ballast", env = "BALLAST_VERTEX_IMAGE")]
+    vertex_image: String,
     /// Seconds after which a node that fell silent is replaced
     #[arg(long, value_name = "SECONDS", default_value_t = 15, value_parser = clap::value_parser!(u64).range(1..=3600))]
     lease: u64,
@@ -166,7 +170,13 @@ impl Serve {
                 git_private_addresses: self.git_private_addresses,
                 git_credentials_over_http: self.git_credentials_over_http,
                 git_environment: environment::for_git(),
-                pipelines: None,
+                pipelines: Some(DataPlane {
+                    services: Arc::new(Places::new(client.clone(), None)),
+                    image: self.vertex_image.clone(),
+                    command: vec!["ballast".to_owned(), "vertex".to_owned()],
+                    embedded_buffers: None,
+                    loopback_pods: self.loopback_pods,
+                }),
             },
             gateway_options: gateway::Options {
                 operator_paths: match self.operator_paths_on_gateway {

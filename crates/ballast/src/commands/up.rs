@@ -5,22 +5,29 @@ use std::{
     net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
 };
 
 use anyhow::{Context, Result, bail};
-use controllers::Settings;
+use controllers::{
+    Settings,
+    pipelines::{self, DataPlane},
+};
 use engine::{Engine, Supervisor};
 use gateway::OperatorPaths;
 use k8s_openapi::api::core::v1 as core;
 use kube::{Api, runtime::wait};
 use localkube::{ApiServer, ListenOptions, Listener, Storage};
 use scaling::History;
+use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
+use vertex::buffer::Embedded;
 
 use super::gateway_flags::GatewayFlags;
 use crate::{
     components::{self, Chosen},
     control_plane::{Check, ControlPlane, Leadership, Listen, Options},
+    data_plane::services::Places,
     demo, environment, output,
     running::Running,
     signals::StopSignals,
@@ -30,6 +37,7 @@ use crate::{
 const USUAL_API_PORT: u16 = 8443;
 const USUAL_GATEWAY_PORT: u16 = 5000;
 const USUAL_OPERATOR_PORT: u16 = 5001;
+const USUAL_BUFFER_PORT: u16 = 5002;
 const NODE_NAME: &str = "ballast";
 const NAMESPACE: &str = "default";
 
@@ -47,6 +55,9 @@ pub struct Up {
     /// The port on 127.0.0.1 for operators: status, wake-up, dead letters, metrics, debug and query paths [default: 5001, or a free one]
     #[arg(long, value_name = "PORT")]
     operator_port: Option<u16>,
+    /// The port on 127.0.0.1 where the pods of pipelines find their buffers [default: 5002, or a free one]
+    #[arg(long, value_name = "PORT")]
+    buffer_port: Option<u16>,
     /// Seconds between two scrapes of a pod
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     scrape_interval: u64,
@@ -131,7 +142,8 @@ impl Up {
             if is_new && !self.no_demo {
                 demo::install(&client, NAMESPACE).await?;
             }
-            let plane = self.control_plane(engine.clone(), &api, history, &data_dir).await?;
+            let (pipelines, mut buffers) = self.data_plane(&client, &data_dir, &shutdown).await?;
+            let plane = self.control_plane(engine.clone(), &api, history, &data_dir, pipelines).await?;
             plane.known().await;
             let running = Running {
                 api: format!("https://{}", listener.addr),
@@ -146,6 +158,7 @@ impl Up {
             tokio::select! {
                 () = stop.received() => {}
                 ended = &mut node => return Err(node_failure(ended)),
+                _ = &mut buffers => bail!("the buffers of pipelines are no longer served"),
                 failure = plane.failed() => return Err(failure),
             }
             Running::remove(&data_dir);
@@ -168,12 +181,47 @@ impl Up {
         started.map(|_| ())
     }
 
+    /// What moves the messages of pipelines. Its buffers are served until `stop`: pods that end give back what they have.
+    async fn data_plane(
+        &self,
+        client: &kube::Client,
+        data_dir: &Path,
+        stop: &CancellationToken,
+    ) -> Result<(Option<DataPlane>, JoinHandle<()>)> {
+        if !self.controllers.has(pipelines::NAME) {
+            return Ok((None, tokio::spawn(std::future::pending())));
+        }
+        let path = data_dir.join("buffers.redb");
+        let embedded = Embedded::open(&path)
+            .with_context(|| format!("failed to open the buffers of pipelines in {}", path.display()))?;
+        let at = async |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+        let listener = match self.buffer_port {
+            Some(port) => at(port).await.with_context(|| {
+                format!("failed to serve the buffers of pipelines on port {port}; choose another --buffer-port")
+            })?,
+            None => match at(USUAL_BUFFER_PORT).await {
+                Ok(listener) => listener,
+                Err(_) => at(0).await.context("failed to serve the buffers of pipelines")?,
+            },
+        };
+        let program = std::env::current_exe().context("failed to find the program itself")?;
+        let plane = DataPlane {
+            services: Arc::new(Places::new(client.clone(), Some(embedded.clone()))),
+            image: "ballast".to_owned(),
+            command: vec![program.display().to_string(), "vertex".to_owned()],
+            embedded_buffers: Some(listener.local_addr()?.to_string()),
+            loopback_pods: true,
+        };
+        Ok((Some(plane), tokio::spawn(vertex::buffer::serve(listener, embedded, stop.clone()))))
+    }
+
     async fn control_plane(
         &self,
         engine: Engine,
         api: &ApiServer,
         history: History,
         data_dir: &Path,
+        pipelines: Option<DataPlane>,
     ) -> Result<ControlPlane> {
         let api = api.clone();
         let path = data_dir.join("ballast.redb");
@@ -201,6 +249,7 @@ impl Up {
                 // one's own machine, and repositories on it
                 git_private_addresses: true,
                 git_environment: environment::for_git(),
+                pipelines,
                 ..Settings::default()
             },
             // so that the first lines anybody tries work as written

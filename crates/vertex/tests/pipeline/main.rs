@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test, though with a main of its own")]
 
-mod containers;
 mod pod;
 mod story;
 

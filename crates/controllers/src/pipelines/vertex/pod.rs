@@ -122,6 +122,7 @@ fn main(worker: &Worker, buffers: Option<&BufferConfig>, options: &Options) -> V
             env.push(json!({ "name": "NUMAFLOW_ISBSVC_TOKEN", "valueFrom": { "secretKeyRef": from } }));
         }
     }
+    env.extend(source_secrets(worker));
     env.extend(given.env.iter().map(|variable| json!(variable)));
     let mut ports = vec![
         json!({ "name": "metrics", "containerPort": METRICS_PORT }),
@@ -153,6 +154,20 @@ fn main(worker: &Worker, buffers: Option<&BufferConfig>, options: &Options) -> V
         }
     }
     container
+}
+
+/// What callers of an HTTP source have to show, and as whom a stream is read.
+fn source_secrets(worker: &Worker) -> Vec<Value> {
+    let source = worker.source();
+    let http = source.and_then(|source| source.http.as_ref()?.auth.as_ref()?.token.as_ref());
+    let basic = source.and_then(|source| source.jetstream.as_ref()?.auth.as_ref()?.basic.as_ref());
+    let all = [
+        ("NUMAFLOW_SOURCE_TOKEN", http),
+        ("NUMAFLOW_SOURCE_USER", basic.and_then(|basic| basic.user.as_ref())),
+        ("NUMAFLOW_SOURCE_PASSWORD", basic.and_then(|basic| basic.password.as_ref())),
+    ];
+    let given = all.into_iter().filter_map(|(name, from)| Some((name, from?)));
+    given.map(|(name, from)| json!({ "name": name, "valueFrom": { "secretKeyRef": from } })).collect()
 }
 
 /// Delay, period, timeout in seconds, and how many failures; what the user gives goes before.

@@ -1,6 +1,8 @@
-//! What a user writes with the SDK of Numaflow: it knows nothing of Ballast.
+//! What a user writes with the SDK of Numaflow: it knows nothing of Ballast. Test programs become these containers.
 
-use std::{fs::OpenOptions, io::Write, path::Path};
+#![allow(clippy::unwrap_used, reason = "a container that fails ends")]
+
+use std::{fs::OpenOptions, io::Write, path::Path, time::Duration};
 
 use numaflow::{
     map,
@@ -26,10 +28,29 @@ impl map::Mapper for Words {
 }
 
 pub async fn map(sockets: &str) {
-    let server = map::Server::new(Words)
+    serve_map(sockets, Words).await;
+}
+
+async fn serve_map(sockets: &str, mapper: impl map::Mapper + Send + Sync + 'static) {
+    let server = map::Server::new(mapper)
         .with_socket_file(Path::new(sockets).join("map.sock"))
         .with_server_info_file(Path::new(sockets).join("mapper-server-info"));
     server.start().await.unwrap();
+}
+
+/// Takes its time for each message, and hands it on as it is.
+struct Slow(Duration);
+
+#[tonic::async_trait]
+impl map::Mapper for Slow {
+    async fn map(&self, input: map::MapRequest) -> Vec<map::Message> {
+        tokio::time::sleep(self.0).await;
+        vec![map::Message::new(input.value).with_keys(input.keys)]
+    }
+}
+
+pub async fn slow_map(sockets: &str, pause: Duration) {
+    serve_map(sockets, Slow(pause)).await;
 }
 
 /// A line for each message, in a file.
