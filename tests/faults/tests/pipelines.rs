@@ -27,7 +27,7 @@ use kube::{
     api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use localkube::ApiServer;
-use scaling::History;
+use scaling::{Claims, History};
 use serde_json::{Value, json};
 
 /// Buffers that outlive every controller.
@@ -85,6 +85,7 @@ async fn world(plans: Vec<Plan>, place: &Place) -> Result<World> {
                 fence: Fence::open(),
                 store,
                 history: History::default(),
+                claims: Claims::default(),
                 services: Arc::new(place),
                 options: Options {
                     namespace: None,

@@ -26,7 +26,7 @@ use engine::{Cached, Engine, Fence, Key, Queue, Scope, Selection, kind::Kind, ob
 use futures::future::{BoxFuture, FutureExt};
 use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::{CustomResourceExt, Resource};
-use scaling::History;
+use scaling::{Claims, History};
 
 use self::buffers::Services;
 use crate::component::{Component, Context, Lead, Reach, Rule, Running, Runs, Settings};
@@ -109,6 +109,8 @@ pub struct Parts {
     pub fence: Fence,
     pub store: store::Shared,
     pub history: History,
+    /// Which policy has which object.
+    pub claims: Claims,
     pub services: Arc<dyn Services>,
     pub options: Options,
 }
@@ -152,13 +154,13 @@ fn options(settings: &Settings) -> Option<Options> {
 
 fn lead(context: Context) -> BoxFuture<'static, Running> {
     async move {
-        let Context { engine, fence, store, history, settings, .. } = context;
+        let Context { engine, fence, store, history, claims, settings, .. } = context;
         let (Some(options), Some(data_plane)) = (options(&settings), &settings.pipelines) else {
             tracing::warn!("pipelines have no data plane here: nothing is done for them");
             return Running::from(engine.scope(NAME));
         };
         let services = data_plane.services.clone();
-        Running::from(start(Parts { engine, fence, store, history, services, options }).await)
+        Running::from(start(Parts { engine, fence, store, history, claims, services, options }).await)
     }
     .boxed()
 }

@@ -54,7 +54,8 @@ pub(super) fn start(parts: &Parts, scope: &Scope, caches: &Caches, remembered: R
         }
         let policy = Vertices::new(which, caches.clone(), windows.clone());
         let executor = parts.engine.executor(COMPONENT, parts.fence.clone());
-        scope.run(Scaler::new(policy, memories, parts.history.clone()), queue.clone(), executor);
+        let scaler = Scaler::new(policy, memories, parts.history.clone()).among(&parts.claims, &queue);
+        scope.run(scaler, queue.clone(), executor);
         queues.push((which, queue));
     }
     let collector = Collector::new(parts, caches, windows, queues);
