@@ -8,8 +8,9 @@ use decide::{
 };
 
 use super::{
-    AbstractVertex, Container, InterStepBuffer, IsbServiceSpec, JetStreamSource, MonoVertexSpec, PipelineSpec, Scale, Sink,
-    Source, Udf, UpdateStrategy, UserDefined, VertexLimits, VertexType, Watermark, resolve::resolve,
+    AbstractVertex, Container, InterStepBuffer, IsbServiceSpec, JetStreamSource, MonoVertexSpec,
+    PipelineSpec, Scale, Sink, Source, Udf, UpdateStrategy, UserDefined, VertexLimits, VertexType, Watermark,
+    resolve::resolve,
 };
 
 type Result<T = ()> = std::result::Result<T, InputError>;

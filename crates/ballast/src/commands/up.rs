@@ -197,7 +197,9 @@ impl Up {
         let at = async |port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let listener = match self.buffer_port {
             Some(port) => at(port).await.with_context(|| {
-                format!("failed to serve the buffers of pipelines on port {port}; choose another --buffer-port")
+                format!(
+                    "failed to serve the buffers of pipelines on port {port}; choose another --buffer-port"
+                )
             })?,
             None => match at(USUAL_BUFFER_PORT).await {
                 Ok(listener) => listener,

@@ -122,9 +122,9 @@ fn of_vertex(env: &Environment<'_>) -> Result<Pod> {
     };
     let output = match &own.sink {
         Some(sink) => Output::Sink(sink_of(sink)),
-        None => Output::Edges(
-            spec.to_edges.iter().map(|to| edge(&namespace, &spec.pipeline_name, to)).collect(),
-        ),
+        None => {
+            Output::Edges(spec.to_edges.iter().map(|to| edge(&namespace, &spec.pipeline_name, to)).collect())
+        }
     };
     let identity = Identity::Vertex {
         pipeline: spec.pipeline_name.clone(),
@@ -358,7 +358,66 @@ mod tests {
                     "conditions": { "tags": { "operator": "and", "values": ["a", "b"] } },
                 }],
             })),
-            expect![[r#""#]],
+            expect![[r#"
+                Pod {
+                    config: Config {
+                        identity: Vertex {
+                            pipeline: "numbers",
+                            vertex: "cat",
+                            kind: "MapUDF",
+                            replica: 2,
+                        },
+                        input: Buffers(
+                            [
+                                "shop-numbers-cat-0",
+                                "shop-numbers-cat-1",
+                            ],
+                        ),
+                        has_transformer: false,
+                        has_map: true,
+                        output: Edges(
+                            [
+                                Edge {
+                                    buffers: [
+                                        "shop-numbers-out-0",
+                                        "shop-numbers-out-1",
+                                    ],
+                                    limits: Limits {
+                                        max_length: 1000,
+                                        usage_limit: 0.5,
+                                    },
+                                    condition: Condition(
+                                        Some(
+                                            (
+                                                And,
+                                                [
+                                                    "a",
+                                                    "b",
+                                                ],
+                                            ),
+                                        ),
+                                    ),
+                                    discards_when_full: true,
+                                    by_keys: false,
+                                },
+                            ],
+                        ),
+                        batch: 100,
+                        read_timeout: 90s,
+                        concurrency: 7,
+                        read_ahead: true,
+                        sockets: "/var/run/numaflow",
+                        metrics: 127.3.0.1:2469,
+                        grace: 20s,
+                    },
+                    buffers: Some(
+                        Embedded {
+                            url: "http://127.0.0.1:7000",
+                            token: "secret",
+                        },
+                    ),
+                }
+            "#]],
         );
     }
 
@@ -369,7 +428,48 @@ mod tests {
                 "name": "in", "pipelineName": "numbers",
                 "source": { "generator": { "rpu": 50, "duration": "500ms", "msgSize": 20, "value": 258 } },
             })),
-            expect![[r#""#]],
+            expect![[r#"
+                Pod {
+                    config: Config {
+                        identity: Vertex {
+                            pipeline: "numbers",
+                            vertex: "in",
+                            kind: "Source",
+                            replica: 2,
+                        },
+                        input: Generator(
+                            Generator {
+                                rpu: 50,
+                                duration: 500ms,
+                                size: 20,
+                                n_keys: 0,
+                                value: Some(
+                                    b"\0\0\0\0\0\0\x01\x02",
+                                ),
+                                jitter: 0ns,
+                            },
+                        ),
+                        has_transformer: false,
+                        has_map: false,
+                        output: Edges(
+                            [],
+                        ),
+                        batch: 500,
+                        read_timeout: 1s,
+                        concurrency: 500,
+                        read_ahead: false,
+                        sockets: "/var/run/numaflow",
+                        metrics: 127.3.0.1:2469,
+                        grace: 20s,
+                    },
+                    buffers: Some(
+                        Embedded {
+                            url: "http://127.0.0.1:7000",
+                            token: "secret",
+                        },
+                    ),
+                }
+            "#]],
         );
     }
 
@@ -380,23 +480,75 @@ mod tests {
             "metadata": { "name": "one", "namespace": "shop" },
             "spec": { "source": { "http": {} }, "sink": { "log": {} } },
         });
-        let mut given = environment(&[
-            ("MONO_VERTEX_OBJECT", encoded(&object)),
-            ("SOURCE_TOKEN", "t".to_owned()),
-        ]);
+        let mut given =
+            environment(&[("MONO_VERTEX_OBJECT", encoded(&object)), ("SOURCE_TOKEN", "t".to_owned())]);
         // a network of its own
         given.insert("NUMAFLOW_POD_IP".to_owned(), "10.1.2.3".to_owned());
-        check(&given, expect![[r#""#]]);
+        check(
+            &given,
+            expect![[r#"
+            Pod {
+                config: Config {
+                    identity: MonoVertex {
+                        name: "one",
+                        replica: 2,
+                    },
+                    input: Http(
+                        Http {
+                            https: 0.0.0.0:8443,
+                            plain: 0.0.0.0:8090,
+                            token: Some(
+                                "t",
+                            ),
+                        },
+                    ),
+                    has_transformer: false,
+                    has_map: false,
+                    output: Sink(
+                        Log,
+                    ),
+                    batch: 500,
+                    read_timeout: 1s,
+                    concurrency: 500,
+                    read_ahead: false,
+                    sockets: "/var/run/numaflow",
+                    metrics: 0.0.0.0:2469,
+                    grace: 20s,
+                },
+                buffers: None,
+            }
+        "#]],
+        );
     }
 
     #[test]
     fn what_is_missing_or_wrong_is_named() {
-        check(&BTreeMap::new(), expect![[r#""#]]);
-        check(&environment(&[("VERTEX_OBJECT", "%".to_owned())]), expect![[r#""#]]);
+        check(
+            &BTreeMap::new(),
+            expect![[r#"
+            NUMAFLOW_VERTEX_OBJECT is not set: this command is started in the pods of pipelines, by their controller
+        "#]],
+        );
+        check(
+            &environment(&[("VERTEX_OBJECT", "%".to_owned())]),
+            expect![[r#"
+            NUMAFLOW_VERTEX_OBJECT is not base64: Invalid symbol 37, offset 0.
+        "#]],
+        );
         let mut given = vertex(json!({ "name": "out", "pipelineName": "p", "sink": { "log": {} } }));
         given.remove("NUMAFLOW_ISBSVC_TOKEN");
-        check(&given, expect![[r#""#]]);
+        check(
+            &given,
+            expect![[r#"
+            NUMAFLOW_ISBSVC_TOKEN is not set
+        "#]],
+        );
         let slow = json!({ "name": "out", "pipelineName": "p", "sink": { "log": {} }, "limits": { "readTimeout": "soon" } });
-        check(&vertex(slow), expect![[r#""#]]);
+        check(
+            &vertex(slow),
+            expect![[r#"
+            "soon" is no duration: failed to parse input in the "friendly" duration format: expected duration to start with a unit value (a decimal integer) after an optional sign, but no integer was found
+        "#]],
+        );
     }
 }

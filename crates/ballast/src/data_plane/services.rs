@@ -95,11 +95,9 @@ impl Services for Places {
                     copies: jetstream.stream_replicas.and_then(|n| usize::try_from(n).ok()).unwrap_or(1),
                     signs: None,
                 },
-                (None, Some(embedded)) => Found {
-                    service: Arc::new(embedded.clone()),
-                    copies: 1,
-                    signs: Some(embedded.clone()),
-                },
+                (None, Some(embedded)) => {
+                    Found { service: Arc::new(embedded.clone()), copies: 1, signs: Some(embedded.clone()) }
+                }
                 (None, None) => return Err("embedded buffers are kept by `ballast up` alone".to_owned()),
             };
             Ok(Arc::new(found) as Arc<dyn Buffers>)

@@ -22,7 +22,7 @@ use crate::world::World;
 const N_MESSAGES: usize = 600;
 const AT_ONCE: usize = 50;
 
-/// A message takes 50 ms and a pod works on one at a time: 20 a second each.
+/// A message takes half a second, and a pod has one under way and ten read ahead: 22 a second each.
 fn pipeline(world: &World, lines: &Path) -> Result<Pipeline> {
     let program = std::env::current_exe()?;
     let container = |args: &[&str]| {
@@ -52,7 +52,7 @@ fn pipeline(world: &World, lines: &Path) -> Result<Pipeline> {
             "vertices": [
                 { "name": "in", "source": { "http": {} }, "scale": { "min": 1, "max": 1 } },
                 {
-                    "name": "slow", "udf": container(&["slow-map", sockets, "50"]), "scale": scale(1),
+                    "name": "slow", "udf": container(&["slow-map", sockets, "500"]), "scale": scale(1),
                     "limits": { "readBatchSize": 10, "concurrency": 1 },
                 },
                 { "name": "out", "sink": { "udsink": container(&["sink", sockets, &file]) }, "scale": scale(0) },

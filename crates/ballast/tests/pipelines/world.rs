@@ -104,9 +104,9 @@ impl World {
             let (ended, said) = (running.has_exited(), fs::read_to_string(&log).unwrap_or_default());
             async move {
                 ensure!(!ended, "it ended:\n{said}");
-                let address = said.split_once("operators on http://").and_then(|(_, rest)| {
-                    rest.split_whitespace().next()?.parse().ok()
-                });
+                let address = said
+                    .split_once("operators on http://")
+                    .and_then(|(_, rest)| rest.split_whitespace().next()?.parse().ok());
                 Ok(address.ok_or(said))
             }
         })

@@ -372,6 +372,7 @@ impl fmt::Display for Because {
         match self {
             Because::Disabled => f.write_str("scaling is disabled"),
             Because::Reduce => f.write_str("a reduce vertex has as many replicas as partitions"),
+            Because::NotRunning { phase } if phase.is_empty() => f.write_str("the vertex does not run yet"),
             Because::NotRunning { phase } => write!(f, "the vertex is {phase}, not Running"),
             Because::RollingUpdate => f.write_str("a rolling update is under way"),
             Because::ChangeUnderWay { replicas, desired } => {
