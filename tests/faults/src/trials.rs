@@ -1,11 +1,12 @@
 //! A story told again under each kind of fault: its end must be that of the undisturbed one.
 //!
-//! A story is what the user does; it returns the end state and the lives that the controllers had.
+//! A story is what the user does; it returns the end state and the lives that the controllers had. It is told how an
+//! undisturbed run ends, once that is known: see [`lasting`].
 
 use anyhow::{Result, ensure};
 use http::StatusCode;
 
-use crate::{Faults, Plan};
+use crate::{Faults, Plan, RELIST_PERIOD, eventually};
 
 pub type Told = Result<(String, Vec<Faults>)>;
 
@@ -13,11 +14,11 @@ pub type Told = Result<(String, Vec<Faults>)>;
 pub type Undisturbed = (String, usize);
 
 pub async fn crash_after_any_write(
-    story: impl AsyncFn(Vec<Plan>) -> Told,
+    story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
     (expected, n_writes): Undisturbed,
 ) -> Result<()> {
     for n in 1..=n_writes {
-        let (state, lives) = story(vec![crash_after(n)]).await?;
+        let (state, lives) = story(vec![crash_after(n)], Some(&expected)).await?;
         // how many writes a run takes is partly chance: the last ones may not be reached
         ensure!(lives.len() > 1 || n > n_writes / 2, "the crash after write {n} never came");
         same(&state, &expected, format!("after a crash after write {n}"))?;
@@ -26,12 +27,12 @@ pub async fn crash_after_any_write(
 }
 
 pub async fn new_life_that_starts_in_the_past(
-    story: impl AsyncFn(Vec<Plan>) -> Told,
+    story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
     (expected, n_writes): Undisturbed,
 ) -> Result<()> {
     for n in (1..=n_writes).step_by(3) {
         let stale = Plan { stale_lists: true, ..Plan::default() };
-        let (state, _) = story(vec![crash_after(n), stale]).await?;
+        let (state, _) = story(vec![crash_after(n), stale], Some(&expected)).await?;
         same(&state, &expected, format!("with stale lists after a crash after write {n}"))?;
     }
     Ok(())
@@ -39,7 +40,7 @@ pub async fn new_life_that_starts_in_the_past(
 
 /// Refuses each n-th request, for each n of `every`.
 pub async fn refused_requests(
-    story: impl AsyncFn(Vec<Plan>) -> Told,
+    story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
     (expected, _): Undisturbed,
     every: &[usize],
 ) -> Result<()> {
@@ -51,7 +52,7 @@ pub async fn refused_requests(
     ] {
         for every in every {
             let refusing = Plan { refuse: Some((*every, status)), ..Plan::default() };
-            let (state, lives) = story(vec![refusing]).await?;
+            let (state, lives) = story(vec![refusing], Some(&expected)).await?;
             ensure!(lives[0].refused() > 0, "no request was refused with {status}");
             same(&state, &expected, format!("with every {every}th request answered {status}"))?;
         }
@@ -60,15 +61,30 @@ pub async fn refused_requests(
 }
 
 pub async fn disturbed_events(
-    story: impl AsyncFn(Vec<Plan>) -> Told,
+    story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
     (expected, _): Undisturbed,
     plans: Vec<Plan>,
 ) -> Result<()> {
     for plan in plans {
-        let (state, _) = story(vec![plan.clone()]).await?;
+        let (state, _) = story(vec![plan.clone()], Some(&expected)).await?;
         same(&state, &expected, format!("with {plan:?}"))?;
     }
     Ok(())
+}
+
+/// The end state, once it lasts. A life that began in the past may still do something that it takes back when it has caught
+/// up: the end of an undisturbed run is waited for.
+pub async fn lasting(expected: Option<&str>, read: impl AsyncFn() -> Result<String>) -> Result<String> {
+    eventually("the end to last", || async {
+        let before = read().await?;
+        if expected.is_some_and(|expected| expected != before) {
+            return Ok(Err((before, String::new())));
+        }
+        tokio::time::sleep(RELIST_PERIOD * 2).await;
+        let after = read().await?;
+        Ok(if before == after { Ok(after) } else { Err((before, after)) })
+    })
+    .await
 }
 
 fn crash_after(n: usize) -> Plan {

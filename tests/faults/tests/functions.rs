@@ -83,7 +83,7 @@ where
 }
 
 /// What the user does, and what is there in the end.
-async fn story(plans: Vec<Plan>) -> Told {
+async fn story(plans: Vec<Plan>, expected: Option<&str>) -> Told {
     let world = world(plans).await?;
     let functions: Api<Function> = Api::default_namespaced(world.client.clone());
     let patch = |name: &'static str, patch: Value| {
@@ -117,7 +117,7 @@ async fn story(plans: Vec<Plan>) -> Told {
         Ok(if left == (0, 0, 0, 0) { Ok(()) } else { Err(left) })
     })
     .await?;
-    let state = end_state(&world, &functions).await?;
+    let state = trials::lasting(expected, async || end_state(&world, &functions).await).await?;
     Ok((state, world.end().await?))
 }
 
@@ -159,7 +159,7 @@ async fn end_state(world: &World, functions: &Api<Function>) -> Result<String> {
 }
 
 async fn undisturbed() -> Result<Undisturbed> {
-    let (state, lives) = story(Vec::new()).await?;
+    let (state, lives) = story(Vec::new(), None).await?;
     assert_eq!(state.matches("  deployment").count(), 2, "one Deployment each:\n{state}");
     assert!(!state.contains("  hpa"), "{state}");
     Ok((state, lives.iter().map(Faults::writes).sum()))

@@ -148,7 +148,7 @@ async fn scale(world: &World, vertex: &str, replicas: i32) -> Result<()> {
 }
 
 /// What the user does, and what is there in the end.
-async fn story(plans: Vec<Plan>) -> Told {
+async fn story(plans: Vec<Plan>, expected: Option<&str>) -> Told {
     let place = Place::default();
     let world = world(plans, &place).await?;
     let services: Api<InterStepBufferService> = Api::default_namespaced(world.client.clone());
@@ -196,7 +196,7 @@ async fn story(plans: Vec<Plan>) -> Told {
         Ok(if is_well { Ok(()) } else { Err(found) })
     })
     .await?;
-    let state = end_state(&world, &place).await?;
+    let state = trials::lasting(expected, async || end_state(&world, &place).await).await?;
     Ok((state, world.end().await?))
 }
 
@@ -248,7 +248,7 @@ async fn end_state(world: &World, place: &Place) -> Result<String> {
 }
 
 async fn undisturbed() -> Result<Undisturbed> {
-    let (state, lives) = story(Vec::new()).await?;
+    let (state, lives) = story(Vec::new(), None).await?;
     assert_eq!(state.matches("service ").count(), 3, "one each:\n{state}");
     Ok((state, lives.iter().map(Faults::writes).sum()))
 }

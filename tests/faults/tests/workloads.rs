@@ -30,7 +30,7 @@ async fn world(plans: Vec<Plan>) -> Result<World> {
 }
 
 /// What the user does, and what is there in the end.
-async fn story(plans: Vec<Plan>) -> Told {
+async fn story(plans: Vec<Plan>, expected: Option<&str>) -> Told {
     let world = world(plans).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(world.client.clone());
     let deployment = |name: &str| -> Result<Deployment> {
@@ -69,14 +69,9 @@ async fn story(plans: Vec<Plan>) -> Told {
         Ok(if pods.is_empty() && sets.is_empty() { Ok(()) } else { Err((pods, sets)) })
     })
     .await?;
-    // A life that began in the past may still say something that it takes back when it has caught up.
-    let state = eventually("the end to last", || async {
+    let state = trials::lasting(expected, async || {
         settled(&deployments, "stays").await?;
-        let before = end_state(&deployments, &sets, &pods).await?;
-        tokio::time::sleep(RELIST_PERIOD * 2).await;
-        settled(&deployments, "stays").await?;
-        let after = end_state(&deployments, &sets, &pods).await?;
-        Ok(if before == after { Ok(after) } else { Err((before, after)) })
+        end_state(&deployments, &sets, &pods).await
     })
     .await?;
     Ok((state, world.end().await?))
@@ -132,7 +127,7 @@ async fn end_state(deployments: &Api<Deployment>, sets: &Api<ReplicaSet>, pods: 
 }
 
 async fn undisturbed() -> Result<Undisturbed> {
-    let (state, lives) = story(Vec::new()).await?;
+    let (state, lives) = story(Vec::new(), None).await?;
     let n_writes = lives.iter().map(Faults::writes).sum();
     assert!(
         state.contains("pods 2") && state.contains("pods 0"),

@@ -4,7 +4,13 @@ import * as api from "../api";
 import type { DeadLetter } from "../types";
 import { useTask } from "./hooks";
 
-/** Asynchronous calls that were given up. `count` is what the queue says; a new one is a reason to ask again. */
+/** How often the list is asked for without a reason, in milliseconds. */
+const LOOK_AGAIN = 3000;
+
+/**
+ * Asynchronous calls that were given up. `count` is what the queue says; a new one is a reason to ask again. A call that is
+ * replayed and given up again between two looks leaves the count as it was, so the list is asked for now and then as well.
+ */
 export function DeadLetters({ name, count }: { name: string; count: number | undefined }) {
   const [letters, setLetters] = useState<DeadLetter[]>([]);
   const [next, setNext] = useState<string | null>(null);
@@ -21,6 +27,11 @@ export function DeadLetters({ name, count }: { name: string; count: number | und
     },
     [name, count, turn],
   );
+
+  useEffect(() => {
+    const timer = setInterval(() => setTurn((before) => before + 1), LOOK_AGAIN);
+    return () => clearInterval(timer);
+  }, []);
 
   const act = async (what: Promise<unknown>, done: string) => {
     try {
