@@ -79,7 +79,10 @@ fn definition() -> Value {
                         "template": {
                             "metadata": {
                                 "labels": {"app": "${schema.metadata.name}"},
-                                "annotations": {"greeting": "${config.data.greeting}"},
+                                "annotations": {
+                                    "greeting": "${config.data.greeting}",
+                                    "tier": "${schema.metadata.labels[?\"tier\"].orValue(\"none\")}",
+                                },
                             },
                             "spec": {"containers": [{"name": "main", "image": "none"}]},
                         },
@@ -180,11 +183,15 @@ fn observe_the_limit(engine: &Engine) -> (Scope, Arc<Mutex<Vec<String>>>) {
     let scope = engine.scope("observer");
     let noted = Arc::default();
     let stands = scope.dynamic(&STAND, Selection::all());
-    observe(&stands, "instances", &noted, |stand| at(stand, "/spec/greeting").clone(), is_ready);
+    let template = |stand: &DynamicObject| json!([at(stand, "/spec/greeting"), stand.labels().get("tier")]);
+    let is_done = |stand: &DynamicObject| {
+        let hash = stand.labels().get("kro.run/template-hash");
+        is_ready(stand) && at(stand, "/status/observedTemplateHash").as_str() == hash.map(String::as_str)
+    };
+    observe(&stands, "instances", &noted, template, is_done);
     let deployments = scope.dynamic(&DEPLOYMENT, Selection::all());
-    let greeting =
-        |deployment: &DynamicObject| at(deployment, "/spec/template/metadata/annotations/greeting").clone();
-    observe(&deployments, "Deployments", &noted, greeting, has_rolled_out);
+    let template = |deployment: &DynamicObject| at(deployment, "/spec/template/metadata/annotations").clone();
+    observe(&deployments, "Deployments", &noted, template, has_rolled_out);
     (scope, noted)
 }
 
@@ -230,14 +237,17 @@ async fn story(plans: Vec<Plan>) -> Told {
     scale(&world, 4).await?;
     settled(&world, 4, "one").await?;
 
-    roll_out(&world, "two").await?;
+    roll_out(&world, json!({"spec": {"greeting": "two"}})).await?;
     eventually("an instance of the new template", || async {
         let all = api(&world.client, &STAND).list(&ListParams::default()).await?.items;
         let is_begun = all.iter().any(|one| at(one, "/spec/greeting") == "two");
         Ok(if is_begun { Ok(()) } else { Err(all) })
     })
     .await?;
-    roll_out(&world, "three").await?;
+    roll_out(&world, json!({"spec": {"greeting": "three"}})).await?;
+    settled(&world, 4, "three").await?;
+    // no new generation of any instance
+    roll_out(&world, json!({"metadata": {"labels": {"tier": "gold"}}})).await?;
     settled(&world, 4, "three").await?;
 
     scale(&world, 3).await?;
@@ -277,8 +287,8 @@ async fn story(plans: Vec<Plan>) -> Told {
     Ok((state, world.end().await?))
 }
 
-async fn roll_out(world: &World, greeting: &str) -> Result<()> {
-    let body = json!({"spec": {"template": {"spec": {"greeting": greeting}}}});
+async fn roll_out(world: &World, template: Value) -> Result<()> {
+    let body = json!({"spec": {"template": template}});
     api(&world.client, &STAND_SET).patch("row", &PatchParams::default(), &Patch::Merge(&body)).await?;
     Ok(())
 }
@@ -321,8 +331,15 @@ async fn end_state(world: &World) -> Result<String> {
 }
 
 fn plain(status: &Value) -> Value {
-    const CHANCE: [&str; 4] =
-        ["observedGeneration", "lastTransitionTime", "lastUpdateTime", "terminatingReplicas"];
+    /// How often something was written on the way, when, and whether the ReplicaSets of a Deployment that was deleted
+    /// were still there when the next one of that name came.
+    const CHANCE: [&str; 5] = [
+        "observedGeneration",
+        "lastTransitionTime",
+        "lastUpdateTime",
+        "terminatingReplicas",
+        "collisionCount",
+    ];
     match status {
         Value::Object(fields) => fields
             .iter()
