@@ -44,7 +44,8 @@ async fn world(plans: Vec<Plan>) -> Result<World> {
     Ok(world)
 }
 
-/// As many authors write it: whether the status is about the present spec is not asked in `readyWhen`.
+/// As many authors write it: whether the status is about the present spec is not asked in `readyWhen`. That no pod of the
+/// old spec is left is asked: what is available could be that one, and the instance would be ready and then not again.
 fn definition() -> Value {
     json!({
         "apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": {"name": "stand"},
@@ -69,6 +70,7 @@ fn definition() -> Value {
                  "readyWhen": [
                     "${deployment.status.?availableReplicas.orValue(0) == deployment.spec.replicas}",
                     "${deployment.status.?updatedReplicas.orValue(0) == deployment.spec.replicas}",
+                    "${deployment.status.?replicas.orValue(0) == deployment.spec.replicas}",
                  ],
                  "template": {
                     "apiVersion": "apps/v1", "kind": "Deployment",
@@ -122,6 +124,7 @@ fn has_rolled_out(deployment: &DynamicObject) -> bool {
     status("observedGeneration") == &json!(deployment.metadata.generation)
         && status("availableReplicas") == replicas
         && status("updatedReplicas") == replicas
+        && status("replicas") == replicas
 }
 
 /// What one object looked like when it was first seen, and whether it has come to rest since it was changed.
