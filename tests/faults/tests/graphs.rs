@@ -368,16 +368,16 @@ async fn a_rollout_keeps_to_its_limit() -> Result<()> {
     Ok(())
 }
 
-/// A story takes seconds and some 180 writes, most of them of the same few kinds over and over: each 17th is enough to
-/// meet all of them in every part of the story, and done in two minutes.
+/// A story takes some ten seconds and two hundred writes, most of them of the same few kinds over and over: after each
+/// write would be more than half an hour, after each 23rd it is two minutes and meets every part of the story.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_after_many_a_write() -> Result<()> {
-    trials::crash_after_each(story, undisturbed().await?, 17).await
+    trials::crash_after_each(story, undisturbed().await?, 23).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_life_that_starts_in_the_past() -> Result<()> {
-    trials::new_life_in_the_past_after_each(story, undisturbed().await?, 29).await
+    trials::new_life_in_the_past_after_each(story, undisturbed().await?, 37).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
