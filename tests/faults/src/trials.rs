@@ -15,9 +15,18 @@ pub type Undisturbed = (String, usize);
 
 pub async fn crash_after_any_write(
     story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
-    (expected, n_writes): Undisturbed,
+    undisturbed: Undisturbed,
 ) -> Result<()> {
-    for n in 1..=n_writes {
+    crash_after_each(story, undisturbed, 1).await
+}
+
+/// For stories that take too long to be told once for every write: after the first and each `step`th from there.
+pub async fn crash_after_each(
+    story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
+    (expected, n_writes): Undisturbed,
+    step: usize,
+) -> Result<()> {
+    for n in (1..=n_writes).step_by(step) {
         let (state, lives) = story(vec![crash_after(n)], Some(&expected)).await?;
         // how many writes a run takes is partly chance: the last ones may not be reached
         ensure!(lives.len() > 1 || n > n_writes / 2, "the crash after write {n} never came");
@@ -28,9 +37,17 @@ pub async fn crash_after_any_write(
 
 pub async fn new_life_that_starts_in_the_past(
     story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
-    (expected, n_writes): Undisturbed,
+    undisturbed: Undisturbed,
 ) -> Result<()> {
-    for n in (1..=n_writes).step_by(3) {
+    new_life_in_the_past_after_each(story, undisturbed, 3).await
+}
+
+pub async fn new_life_in_the_past_after_each(
+    story: impl AsyncFn(Vec<Plan>, Option<&str>) -> Told,
+    (expected, n_writes): Undisturbed,
+    step: usize,
+) -> Result<()> {
+    for n in (1..=n_writes).step_by(step) {
         let stale = Plan { stale_lists: true, ..Plan::default() };
         let (state, _) = story(vec![crash_after(n), stale], Some(&expected)).await?;
         same(&state, &expected, format!("with stale lists after a crash after write {n}"))?;

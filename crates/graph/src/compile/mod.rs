@@ -118,7 +118,7 @@ pub fn compile(
         return Err(findings.into_errors());
     }
 
-    crd::add_common_status(&mut status.schema);
+    crd::add_common_status(&mut status.schema, spec.scaling.is_some());
     let generated = crd::instance(&spec.schema, &owner, &spec_schema, &status.schema, scale.as_ref());
     crd::validate(&generated, &mut findings);
     let set =

@@ -22,6 +22,10 @@ use crate::{
     simple::SpecSchema,
 };
 
+/// Of an instance's status: the template of its Set that the status is about. A generation does not tell it, for new labels
+/// and annotations are no new generation, and resources may be made of them.
+pub const OBSERVED_TEMPLATE_HASH: &str = "observedTemplateHash";
+
 /// Where the scale subresource finds its values: `.spec.replicas`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScalePaths {
@@ -135,10 +139,13 @@ fn scale_subresource(paths: &ScalePaths) -> Value {
     scale
 }
 
-/// What every status has beside its own fields.
-pub(crate) fn add_common_status(status: &mut Schema) {
+/// What every status has beside its own fields, and what instances of a Set have beside that.
+pub(crate) fn add_common_status(status: &mut Schema, has_set: bool) {
     let text = || Arc::new(Schema { type_: Some(Type::String), ..Schema::default() });
     status.properties.insert("state".to_owned(), text());
+    if has_set {
+        status.properties.insert(OBSERVED_TEMPLATE_HASH.to_owned(), text());
+    }
     status.properties.insert("conditions".to_owned(), Arc::new(conditions()));
 }
 

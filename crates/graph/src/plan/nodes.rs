@@ -322,6 +322,9 @@ impl<'a> Run<'a> {
             names.insert(&node.id, own.clone());
         }
         for object in found {
+            if let Some(why) = is_behind(object) {
+                return Ok(Some(why));
+            }
             if node.is_collection() {
                 names.insert("each", from_json(object, Some(&node.known.schema)));
             }
@@ -463,6 +466,17 @@ impl<'a> Run<'a> {
         self.settle(node, outcome, true);
         Ok(())
     }
+}
+
+/// A status from before the last change of the spec says nothing about readiness, whatever the author asks of it. Right
+/// after a change it still has the counts of what ran before: believed, it would let a Set go on to its next instance.
+fn is_behind(object: &Value) -> Option<String> {
+    let generation = object["metadata"]["generation"].as_i64()?;
+    let observed = object["status"]["observedGeneration"].as_i64()?;
+    (observed < generation).then(|| {
+        let identity = Identity::of(object);
+        format!("the status of {identity} is about generation {observed}, not yet about {generation}")
+    })
 }
 
 /// Outcomes by the number of their node.

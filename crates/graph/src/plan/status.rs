@@ -18,6 +18,8 @@ use crate::{
         value::{from_json, to_json},
     },
     compile::StatusField,
+    crd::OBSERVED_TEMPLATE_HASH,
+    labels,
     simple::MarkKind,
 };
 
@@ -45,6 +47,10 @@ pub(super) fn write(inputs: &Inputs<'_>) -> (Value, State) {
     // ours win over fields of the same name
     status.insert("state".to_owned(), state.as_str().into());
     status.insert("conditions".to_owned(), conditions.into());
+    let hash = inputs.instance["metadata"]["labels"].get(labels::TEMPLATE_HASH);
+    if let Some(hash) = hash.filter(|_| inputs.graph.set_crd().is_some()) {
+        status.insert(OBSERVED_TEMPLATE_HASH.to_owned(), hash.clone());
+    }
     (Value::Object(status), state)
 }
 

@@ -213,6 +213,55 @@ fn what_was_ready_before_a_change_is_not_ready_for_it() {
 }
 
 #[test]
+fn a_status_from_before_a_change_says_nothing() {
+    let graph = chain();
+    let instance = instance("{level: debug, replicas: 2, expose: false}");
+    let config = applied(&plan(&graph, &instance, &Objects::default(), NOW), |_| {});
+    let second = plan(&graph, &instance, &config, NOW);
+    let with = |generation: i64, status: Value| {
+        applied(&second, move |object| {
+            object["metadata"]["generation"] = json!(generation);
+            object["status"] = status.clone();
+        })
+    };
+    let told = |observed: i64| json!({ "availableReplicas": 2, "observedGeneration": observed });
+    let reason = |objects: &Objects| {
+        let web = plan(&graph, &instance, objects, NOW).nodes.into_iter().find(|node| node.id == "web");
+        web.and_then(|web| web.reason)
+    };
+    assert_eq!(
+        reason(&with(3, told(2))).as_deref(),
+        Some("the status of Deployment prod/shop is about generation 2, not yet about 3"),
+        "although readyWhen holds"
+    );
+    assert_eq!(reason(&with(3, told(3))), None);
+    assert_eq!(reason(&with(3, json!({ "availableReplicas": 2 }))), None, "not every kind tells");
+}
+
+#[test]
+fn an_instance_of_a_set_tells_which_template_its_status_is_about() {
+    let told = |scaling: bool| {
+        let mut definition = json!({
+            "apiVersion": "kro.run/v1alpha1", "kind": "ResourceGraphDefinition", "metadata": { "name": "app" },
+            "spec": { "schema": { "apiVersion": "v1", "kind": "App" }, "resources": [] },
+        });
+        if scaling {
+            definition["spec"]["scaling"] = json!({ "kind": "AppSet", "method": "replicas" });
+        }
+        let definition = serde_json::from_value(definition).unwrap();
+        let graph = compile(&definition, &Kinds::default(), &Options::default()).unwrap();
+        let mut instance = instance("{}");
+        instance["metadata"]["labels"] = json!({ "kro.run/template-hash": "abc" });
+        let status = plan(&graph, &instance, &Objects::default(), NOW).status;
+        let known = &graph.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"];
+        let is_known = !known["properties"]["observedTemplateHash"].is_null();
+        (status["observedTemplateHash"].as_str().map(str::to_owned), is_known)
+    };
+    assert_eq!(told(true), (Some("abc".to_owned()), true));
+    assert_eq!(told(false), (None, false));
+}
+
+#[test]
 fn what_is_not_wanted_is_skipped_and_pruned() {
     let graph = chain();
     let up = instance("{level: info, replicas: 1, expose: true}");

@@ -7,7 +7,7 @@ use engine::{
     kind::Kind,
     object::{annotation, being_deleted, controller_reference, created, label, name, uid},
 };
-use graph::{labels, plan::without_scaled_fields};
+use graph::{crd::OBSERVED_TEMPLATE_HASH, labels, plan::without_scaled_fields};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::DynamicObject;
@@ -40,12 +40,18 @@ pub(super) fn observed(instance: &DynamicObject, now: Timestamp) -> rollout::Ins
     let meta = &instance.metadata;
     let conditions = instance.data["status"]["conditions"].as_array();
     let ready = conditions.and_then(|all| all.iter().find(|condition| condition["type"] == "Ready"));
+    let revision = label(meta, labels::TEMPLATE_HASH);
+    let is_of_this = |seen: &str| Some(seen) == revision;
+    let ready = ready.filter(|_| {
+        // a template of other labels alone is no new generation: the status tells which one it is about
+        instance.data["status"][OBSERVED_TEMPLATE_HASH].as_str().is_none_or(is_of_this)
+    });
     rollout::Instance {
         name: name(meta).to_owned(),
         uid: uid(meta).to_owned(),
         created_at: created(meta, now),
         sequence: annotation(meta, labels::SET_SEQUENCE).and_then(|text| text.parse().ok()).unwrap_or(0),
-        revision: label(meta, labels::TEMPLATE_HASH).map(str::to_owned),
+        revision: revision.map(str::to_owned),
         updated: annotation(meta, labels::SET_UPDATED).is_some(),
         generation: meta.generation.unwrap_or(0),
         ready: ready.map(|ready| rollout::Ready {

@@ -95,7 +95,9 @@ impl Controller {
             instance_kind: self.instance_kind.clone(),
             set,
             instances,
-            failure: failure.filter(|failure| !failure.conflict).cloned(),
+            // A status of the Set's own that was not written is no failure of its instances. Told as one, it would stay: the
+            // next status is then the one that is stored, nothing is written, and nothing brings the Set back.
+            failure: failure.filter(|failure| !failure.conflict && failure.kind != self.kind).cloned(),
         })
     }
 }

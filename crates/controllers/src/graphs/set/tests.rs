@@ -125,6 +125,24 @@ fn the_oldest_is_changed_first_and_one_at_a_time() {
     );
 }
 
+/// New labels are no new generation, so that the condition of before looks like one of now.
+#[test]
+fn a_status_about_another_template_is_not_believed() {
+    let of = |text: &str| {
+        let status = json!({"observedTemplateHash": children::revision(&template(text))});
+        let annotations = json!({"internal.kro.run/set-updated-to": "x"});
+        instance(0, "new", json!({"metadata": {"annotations": annotations}, "status": status}))
+    };
+    let updates = |changed| {
+        let others = [1, 2].map(|number| instance(number, "old", json!({})));
+        let instances = [vec![changed], others.to_vec()].concat();
+        let text = lines(&plan(&observed(set(json!({})), instances), at(100)).0);
+        text.lines().filter(|line| line.starts_with("apply")).count()
+    };
+    assert_eq!(updates(of("old")), 0);
+    assert_eq!(updates(of("new")), 1);
+}
+
 /// The count that an autoscaler has written through the scale subresource is not part of what is applied.
 #[test]
 fn a_count_of_an_autoscaler_stays() {
