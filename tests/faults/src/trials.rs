@@ -14,9 +14,18 @@ pub type Undisturbed = (String, usize);
 
 pub async fn crash_after_any_write(
     story: impl AsyncFn(Vec<Plan>) -> Told,
-    (expected, n_writes): Undisturbed,
+    undisturbed: Undisturbed,
 ) -> Result<()> {
-    for n in 1..=n_writes {
+    crash_after_each_write(story, undisturbed, 1).await
+}
+
+/// A crash after the first write and each `step`-th from there, for stories that take long.
+pub async fn crash_after_each_write(
+    story: impl AsyncFn(Vec<Plan>) -> Told,
+    (expected, n_writes): Undisturbed,
+    step: usize,
+) -> Result<()> {
+    for n in (1..=n_writes).step_by(step) {
         let (state, lives) = story(vec![crash_after(n)]).await?;
         // how many writes a run takes is partly chance: the last ones may not be reached
         ensure!(lives.len() > 1 || n > n_writes / 2, "the crash after write {n} never came");

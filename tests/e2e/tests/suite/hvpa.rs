@@ -22,11 +22,8 @@ async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
     cell.get_or_try_init(|| async {
         controllers::crds::install(&cluster.client()).await?;
         let store = store::open("memory:", store::Options::default()).await?;
-        let options = hvpa::Options {
-            sync_period: SYNC_PERIOD,
-            learn_period: SYNC_PERIOD,
-            ..hvpa::Options::default()
-        };
+        let options =
+            hvpa::Options { sync_period: SYNC_PERIOD, learn_period: SYNC_PERIOD, ..hvpa::Options::default() };
         tokio::spawn(hvpa::run(cluster.client(), store, options, std::future::pending()));
         anyhow::Ok(())
     })
