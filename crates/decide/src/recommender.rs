@@ -131,6 +131,7 @@ pub struct Options {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Observed {
+    /// Of all pods that there are.
     #[serde(default)]
     pub samples: Vec<Sample>,
     #[serde(default)]
@@ -267,6 +268,11 @@ impl Memory {
                 .cmp(&(b.at, &b.pod, &b.container))
                 .then_with(|| a.usage.cmp_total(&b.usage))
         });
+        for (name, total) in &mut self.totals {
+            let look: Vec<&Sample> =
+                samples.iter().copied().filter(|sample| sample.container == *name).collect();
+            total.keep(options, &look);
+        }
         let mut kills: Vec<&OutOfMemory> = observed.out_of_memory.iter().collect();
         kills.sort_by(|a, b| {
             (a.at, &a.pod, &a.container)

@@ -61,16 +61,12 @@ pub fn default(call: &Call, object: &mut Value) {
 }
 
 pub fn validate(call: &Call, object: &Value, old: Option<&Value>) -> Result<()> {
-    // these change what an ordinary update may not: a pod's node, its resources
-    if matches!(call.target.subresource.as_str(), "binding" | "resize") {
-        return Ok(());
-    }
     let Some(rules) = rules(&call.kind, call.version) else { return Ok(()) };
     let errors = match (old, call.target.subresource.as_str()) {
         (Some(old), "" | "scale") => rules.validate_update(object, old, Part::Whole),
         (Some(old), "status") => rules.validate_update(object, old, Part::Status),
-        // Changes what an update may not, and has to leave a valid object.
-        (None, _) | (Some(_), "resize") => rules.validate_create(object),
+        (Some(old), "resize") => rules.validate_update(object, old, Part::Resize),
+        (None, _) => rules.validate_create(object),
         // These change one thing, which they checked themselves.
         (Some(_), _) => Vec::new(),
     };

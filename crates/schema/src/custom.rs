@@ -115,7 +115,7 @@ impl Custom {
                 let at = Path::ROOT.child("status");
                 errors.extend(validate(status, old.get("status"), schema, &at));
             }
-            (Part::Status, _, _) => {}
+            (Part::Status | Part::Resize, _, _) => {}
         }
         self.scale(object, part, &mut errors);
         embedded::resources(object, &self.schema, true, &Path::ROOT, &mut errors);

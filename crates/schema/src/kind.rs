@@ -13,6 +13,8 @@ pub enum Part {
     Whole,
     /// Its `status` subresource.
     Status,
+    /// A pod's `resize` subresource.
+    Resize,
 }
 
 /// One version of a kind: everything that is done to an object of it between the wire and the store.

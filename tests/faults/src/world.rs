@@ -89,7 +89,7 @@ async fn live(
 
 async fn make_pods_ready(client: Client, stop: CancellationToken) {
     let pods: Api<Pod> = Api::default_namespaced(client);
-    let ready = json!({"status": {"phase": "Running", "conditions": [{
+    let ready = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": [{
         "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"
     }]}});
     while !stop.is_cancelled() {

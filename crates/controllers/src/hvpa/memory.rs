@@ -54,8 +54,14 @@ pub struct Sizes {
 #[serde(rename_all = "camelCase")]
 pub struct Pending {
     pub from: Plan,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to_replicas: Option<i32>,
     /// What was remembered when it was decided.
     pub before: hvpa::Memory,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes_before: Option<Sizes>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub applied_before: Option<Applied>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,9 +82,24 @@ impl Memory {
         self.sizes.as_ref().map_or_else(|| template.to_vec(), |sizes| sizes.decided.clone())
     }
 
+    /// Forgets a change that was decided about a count that was not the true one. The API refuses to write such a count, but
+    /// the sizes that go with it are only remembered here.
+    pub fn forget_outdated(&mut self, replicas: i32, was_outdated: bool) {
+        let is_neither =
+            |pending: &Pending| ![Some(pending.from.replicas), pending.to_replicas].contains(&Some(replicas));
+        let is_known = |pending: &Pending| pending.to_replicas.is_some();
+        if let Some(Pending { before, sizes_before, applied_before, .. }) =
+            self.pending.take_if(|pending| is_known(pending) && (was_outdated || is_neither(pending)))
+        {
+            self.decision = before;
+            self.sizes = sizes_before;
+            self.applied = applied_before;
+        }
+    }
+
     /// A change that was remembered and never made is decided again.
     pub fn recover(&mut self, current: &Plan) {
-        if let Some(Pending { from, before }) = self.pending.take()
+        if let Some(Pending { from, before, .. }) = self.pending.take()
             && from == *current
         {
             self.decision = before;
@@ -95,9 +116,16 @@ impl Memory {
         (now.duration_since(last) < PATIENCE).then_some(now)
     }
 
-    pub fn changed(&mut self, from: &Plan, to: &Plan, before: hvpa::Memory) {
+    /// `from` has the sizes that count from now on.
+    pub fn changed(&mut self, from: &Plan, to: &Plan, before: hvpa::Memory, sizes_before: Option<Sizes>) {
         self.settled_at = None;
-        self.pending = (from != to).then(|| Pending { from: from.clone(), before });
+        self.pending = (from != to).then(|| Pending {
+            from: from.clone(),
+            to_replicas: Some(to.replicas),
+            before,
+            sizes_before,
+            applied_before: self.applied.clone(),
+        });
     }
 
     pub fn may_evict_from(&self) -> Option<Timestamp> {

@@ -51,10 +51,18 @@ pub fn applying(
     })
 }
 
-pub fn decide(now: Timestamp, seen: &Seen, mut memory: Memory, refused: Option<&Refused>) -> Decision {
+/// `was_outdated`: the API refused the last write of the target, since it was about another version of it.
+pub fn decide(
+    now: Timestamp,
+    seen: &Seen,
+    mut memory: Memory,
+    refused: Option<&Refused>,
+    was_outdated: bool,
+) -> Decision {
     let (Some(workload), Ok(resolved)) = (&seen.workload, &seen.resolved) else {
         return refuse(seen, memory);
     };
+    memory.forget_outdated(workload.replicas, was_outdated);
     let sizes = memory.current_sizes(&workload.sizes, seen.is_in_place());
     let current = Pair { replicas: workload.replicas, containers: sizes.clone() };
     memory.recover(&current);
@@ -98,13 +106,14 @@ fn note(now: Timestamp, seen: &Seen, workload: &Workload, decision: &mut Decisio
     let why = decision.why();
     let Decision { current, desired, reason, memory, .. } = decision;
     let mut from = current.clone();
+    let sizes_before = memory.sizes.clone();
     if seen.is_in_place() && current.containers != desired.containers {
         let decided = desired.containers.clone();
         memory.sizes = Some(Sizes { template: workload.sizes.clone(), decided });
         // These sizes count from now on, whatever becomes of the count.
         from.containers.clone_from(&desired.containers);
     }
-    memory.changed(&from, desired, before);
+    memory.changed(&from, desired, before, sizes_before);
     memory.applied = Some(Applied { at: now, plan: desired.clone(), reason: reason.code.to_owned(), why });
 }
 

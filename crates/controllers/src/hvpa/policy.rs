@@ -1,7 +1,7 @@
 //! An Hvpa as a [`scaling::Policy`].
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -35,6 +35,8 @@ pub struct Shared {
     pub caches: Caches,
     pub readings: Arc<Readings>,
     failures: Mutex<HashMap<Key, Failed>>,
+    /// Those whose last write of the target was about another version of it.
+    outdated: Mutex<HashSet<Key>>,
 }
 
 /// What the API last refused for an Hvpa.
@@ -63,11 +65,15 @@ pub struct Scaling(pub Arc<Shared>);
 
 impl Shared {
     pub fn new(caches: Caches, readings: Arc<Readings>) -> Self {
-        Self { caches, readings, failures: Mutex::default() }
+        Self { caches, readings, failures: Mutex::default(), outdated: Mutex::default() }
     }
 
     fn failures(&self) -> MutexGuard<'_, HashMap<Key, Failed>> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outdated(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.outdated.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn failed(&self, key: &Key, now: Timestamp) -> Option<Failed> {
@@ -112,8 +118,9 @@ impl Policy for Scaling {
     }
 
     fn decide(&self, now: Timestamp, (): &(), seen: &Seen, memory: Memory) -> Decision {
-        let refused = self.0.refused(&Key::of(&seen.hvpa.metadata), now);
-        plan::decide(now, seen, memory, refused.as_ref())
+        let key = Key::of(&seen.hvpa.metadata);
+        let was_outdated = self.0.outdated().remove(&key);
+        plan::decide(now, seen, memory, self.0.refused(&key, now).as_ref(), was_outdated)
     }
 
     fn lacks_metrics(&self, decision: &Decision) -> bool {
@@ -150,6 +157,7 @@ impl Policy for Scaling {
 
     fn gone(&self, key: &Key) {
         self.0.failures().remove(key);
+        self.0.outdated().remove(key);
     }
 
     fn about(&self, subject: &Subject<(), Seen>) -> Target {
@@ -185,6 +193,10 @@ impl Policy for Scaling {
     }
 
     fn outcome(&self, key: &Key, failure: Option<&Failure>, now: Timestamp) {
+        let is_of_target = |failure: &Failure| failure.kind != kind::POD && failure.kind != hvpa_kind();
+        if failure.is_some_and(|failure| failure.conflict && is_of_target(failure)) {
+            self.0.outdated().insert(key.clone());
+        }
         let mut failures = self.0.failures();
         let known = failures.remove(key);
         let next = match failure.filter(|failure| !failure.conflict) {

@@ -112,7 +112,7 @@ fn turn(seen: &Seen, memory: &mut Memory, now: i64) -> String {
 }
 
 fn turn_after(seen: &Seen, memory: &mut Memory, now: i64, refused: Option<&Refused>) -> String {
-    let decision = plan::decide(at(now), seen, memory.clone(), refused);
+    let decision = plan::decide(at(now), seen, memory.clone(), refused, false);
     *memory = decision.memory.clone();
     shown(seen, &decision, refused, now)
 }
@@ -474,7 +474,7 @@ fn people_are_told_once_and_not_with_every_sample() {
     let mut all = String::new();
     for (now, cpu) in [(60, "500m"), (120, "510m"), (180, "510m")] {
         let seen = seen(own.clone(), deployment(three("500m"), "500m"), Some(cpu));
-        let decision = plan::decide(at(now), &seen, memory.clone(), None);
+        let decision = plan::decide(at(now), &seen, memory.clone(), None, false);
         let told = plan::recommended(&seen, &decision.memory);
         let facts = status::Facts {
             seen: &seen,
@@ -512,7 +512,37 @@ fn without_a_target_nothing_is_decided_and_everything_is_told() {
         horizontal: Horizontal::Nobody,
         vertical: Vertical::Nobody,
     };
-    let decision = plan::decide(at(0), &seen, Memory::default(), None);
+    let decision = plan::decide(at(0), &seen, Memory::default(), None, false);
     assert_eq!((decision.reason.code, decision.why().as_str()), ("NotScaled", "there is no Deployment web"));
     assert!(!decision.changes());
+}
+
+/// The API refused the count, since it was decided about an old one; the sizes that were to go with it are forgotten too.
+#[test]
+fn what_was_decided_about_an_old_count_is_forgotten() {
+    use super::memory::{Pending, Sizes};
+    use decide::hvpa::Plan;
+
+    let plan = |replicas| Plan { replicas, containers: Vec::new() };
+    let before = Some(Sizes::default());
+    let decided = Memory {
+        sizes: None,
+        pending: Some(Pending {
+            from: plan(1),
+            to_replicas: Some(3),
+            before: decide::hvpa::Memory::default(),
+            sizes_before: before.clone(),
+            applied_before: None,
+        }),
+        ..Memory::default()
+    };
+    for (replicas, was_outdated, is_forgotten) in
+        [(1, false, false), (3, false, false), (2, false, true), (1, true, true), (3, true, true)]
+    {
+        let mut memory = decided.clone();
+        memory.forget_outdated(replicas, was_outdated);
+        let expected = if is_forgotten { before.clone() } else { None };
+        assert_eq!(memory.sizes, expected, "{replicas} {was_outdated}");
+        assert_eq!(memory.pending.is_none(), is_forgotten, "{replicas} {was_outdated}");
+    }
 }

@@ -127,11 +127,12 @@ fn add_total(spec: &Spec, total: &Total, recommendation: &mut ContainerRecommend
     let policy = spec.policy(&recommendation.container_name);
     let is_controlled =
         |resource: &Resource| policy.is_none_or(|policy| policy.controlled_resources.contains(resource));
-    let known = |resource: &Resource| total.is_known(*resource);
+    let history = total.known(&spec.options);
+    let known = |resource: &Resource| !history.histogram(*resource).is_empty();
     for resource in Resource::ALL.into_iter().filter(is_controlled).filter(known) {
         for bound in [Bound::Target, Bound::Lower, Bound::Upper] {
             let mut chain = Chain::new(Amount { resource, amount: 0 });
-            push_usage(&mut chain, &spec.options, &total.history, resource, bound);
+            push_usage(&mut chain, &spec.options, &history, resource, bound);
             let amount = Some(chain.value().amount);
             match bound {
                 Bound::Target => recommendation.total.target.set(resource, amount),

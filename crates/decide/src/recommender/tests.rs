@@ -617,3 +617,32 @@ fn totals_do_not_depend_on_the_count() {
     let plain = recommend(at(0), &Spec::default(), &Observed::default(), &Memory::default());
     assert!(plain.memory.totals.is_empty());
 }
+
+/// Before its first interval is over, and while pods are replaced, a sum is still a sum.
+#[test]
+fn totals_are_known_from_the_first_look_and_count_nobody_twice() {
+    let options = Options { learn_totals: true, ..Options::default() };
+    let spec = Spec { options, ..Spec::default() };
+    let mut memory = Memory::default();
+    let mut look = |second: i64, pods: &[&str]| {
+        let samples = pods.iter().map(|pod| Sample {
+            at: at(second),
+            pod: (*pod).to_owned(),
+            container: "app".to_owned(),
+            usage: Usage { cpu: Some(4.0 / pods.len() as f64), memory: None },
+        });
+        let observed = Observed { samples: samples.collect(), out_of_memory: Vec::new() };
+        let recommendation = recommend(at(second), &spec, &observed, &memory);
+        memory = recommendation.memory.clone();
+        recommendation.containers[0].total.target.cpu
+    };
+    let looks = [
+        look(0, &["a"]),
+        look(15, &["a", "b", "c", "d"]),
+        look(30, &["e", "f"]),
+        look(60, &["e", "f"]),
+        look(75, &["g"]),
+        look(120, &["g"]),
+    ];
+    assert_eq!(looks, [Some(4742); 6]);
+}

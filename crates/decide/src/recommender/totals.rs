@@ -1,7 +1,10 @@
 //! What all pods of the target used together. A figure for one pod remembers how many pods there were when it was learnt, for
 //! days; a sum does not depend on it.
 
-use std::collections::BTreeMap;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
@@ -36,6 +39,16 @@ struct Round {
 }
 
 impl Total {
+    /// Leaves pods out of the open round that a new look at all pods no longer finds. Whoever came in their place uses what
+    /// they used, and it would count twice.
+    pub(super) fn keep(&mut self, options: &Options, look: &[&Sample]) {
+        let Some(round) = &mut self.round else { return };
+        if look.iter().any(|sample| round_of(options, sample.at) == round.start) {
+            let found: BTreeSet<&str> = look.iter().map(|sample| sample.pod.as_str()).collect();
+            round.pods.retain(|pod, _| found.contains(pod.as_str()));
+        }
+    }
+
     /// Samples come in order of time; one for a round that is over comes too late, and one that is no number says nothing.
     pub(super) fn observe(&mut self, options: &Options, now: Timestamp, sample: &Sample) {
         let start = round_of(options, sample.at);
@@ -78,8 +91,18 @@ impl Total {
         self.round.is_none() && self.history.is_expired(options, now)
     }
 
-    pub(super) fn is_known(&self, resource: Resource) -> bool {
-        !self.history.histogram(resource).is_empty()
+    /// What to estimate from: the past rounds, or as long as there are none, what has come in of the first. A figure for one
+    /// pod would be wrong by as much as the count has changed since.
+    pub(super) fn known(&self, options: &Options) -> Cow<'_, Container> {
+        let is_new = Resource::ALL.into_iter().all(|one| self.history.histogram(one).is_empty());
+        match &self.round {
+            Some(round) if is_new => {
+                let mut so_far = self.clone();
+                so_far.close(options, round.start);
+                Cow::Owned(so_far.history)
+            }
+            _ => Cow::Borrowed(&self.history),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ mod binding;
 mod eviction;
 pub mod kubelet;
 mod log;
-mod resize;
+pub mod resize;
 mod scale;
 mod token;
 
@@ -36,7 +36,7 @@ pub async fn answer(call: Call, verb: Verb, body: &Bytes) -> Result<Response> {
         (Subresource::Log, Verb::Get) => log::answer(&call).await,
         (Subresource::Binding, Verb::Create) => binding::bind(&call, body).await,
         (Subresource::Eviction, Verb::Create) => eviction::evict(&call, body).await,
-        (Subresource::Resize, verb) => resize::answer(&call, verb, body).await,
+        (Subresource::Resize, verb) => change(&call, verb, body).await,
         (Subresource::Finalize, Verb::Update) => finalize(&call, body).await,
         (Subresource::Token, Verb::Create) => token::request(&call, body),
         (Subresource::Exec | Subresource::Attach | Subresource::PortForward, Verb::Get | Verb::Create) => {

@@ -46,10 +46,13 @@ pub async fn patch(call: &Call, body: &Bytes) -> Result<Response> {
     update_object(call, propose, dry_run, "PatchOptions").await?.respond(call)
 }
 
+/// How the API begins to say that a text is no amount.
+const NO_QUANTITY: &str = "quantities must match";
+
 /// After other patches the whole object is at fault, and shown.
 fn unfit_object(object: &Value, error: ApiError) -> ApiError {
     let text = error.to_string();
-    match text.find("json: cannot unmarshal") {
+    match text.find("json: cannot unmarshal").or_else(|| text.find(NO_QUANTITY)) {
         Some(start) => {
             let error = FieldError::invalid("patch", object.to_string(), &text[start..]);
             ApiError::invalid(&Subject::default(), "", &[error])
@@ -61,6 +64,10 @@ fn unfit_object(object: &Value, error: ApiError) -> ApiError {
 /// A strategic patch with a value of the wrong type is itself at fault, in the eyes of the real server.
 fn unfit_patch(patch: &Value, error: ApiError) -> ApiError {
     let text = error.to_string();
+    if let Some(start) = text.find(NO_QUANTITY) {
+        let error = FieldError::invalid("patch", go_syntax::map_text(patch), &text[start..]);
+        return ApiError::invalid(&Subject::default(), "", &[error]);
+    }
     match text.rsplit_once(" of type ") {
         Some((_, wanted)) if text.contains("json: cannot unmarshal") => {
             let why = format!("unrecognized type: {wanted}");

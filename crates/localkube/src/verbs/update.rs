@@ -18,6 +18,7 @@ use crate::{
     rbac,
     registry::{Generation, StatusMetadata},
     storage::{Change, CommitError, Draft, Record},
+    subresources::resize,
 };
 
 /// How often a write that others overtake is tried again.
@@ -247,6 +248,7 @@ fn settle(call: &Call, live: &Value, object: &mut Value, options: &str) -> Resul
             keep_metadata(kind.rules.status_metadata, &mut kept, proposed);
             *object = kept;
         }
+        "resize" => resize::keep_the_rest(live, object),
         "" if has_status => set_or_remove(object, "status", live.get("status").cloned()),
         _ => {}
     }

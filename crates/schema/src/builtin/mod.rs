@@ -184,7 +184,7 @@ impl Row {
         if self.group == "apiextensions.k8s.io" {
             return match part {
                 Part::Whole => crate::crd::validate(object, Some(old)),
-                Part::Status => Vec::new(),
+                Part::Status | Part::Resize => Vec::new(),
             };
         }
         validate::update(self, object, old, part)

@@ -64,7 +64,7 @@ fn admit_pod(spec: &mut Map<String, Value>) {
 
 /// How a pod fares when memory runs out: `Guaranteed` if requests equal limits for both resources of all containers,
 /// `BestEffort` if nothing is said, `Burstable` in between.
-fn quality(pod: &Map<String, Value>) -> &'static str {
+pub(super) fn quality(pod: &Map<String, Value>) -> &'static str {
     let containers = ["containers", "initContainers"]
         .into_iter()
         .flat_map(|list| pod.get("spec").and_then(|spec| spec.get(list)?.as_array()).into_iter().flatten());
@@ -74,7 +74,7 @@ fn quality(pod: &Map<String, Value>) -> &'static str {
         for resource in ["cpu", "memory"] {
             let amount = |list: &str| {
                 let text = container.get("resources")?.get(list)?.get(resource)?.as_str()?;
-                Quantity::parse(text).ok().filter(|amount| !amount.is_zero())
+                Quantity::parse(text).ok().filter(|amount| !amount.is_zero() && !amount.is_negative())
             };
             let (request, limit) = (amount("requests"), amount("limits"));
             best_effort &= request.is_none() && limit.is_none();

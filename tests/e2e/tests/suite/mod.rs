@@ -7,6 +7,7 @@ mod deployments;
 mod functions;
 mod git_sources;
 mod graphs;
+mod hvpa;
 mod kubectl;
 mod pods;
 mod stateful;
@@ -75,4 +76,7 @@ tests! {
     graphs::a_set_grows_rolls_out_and_shrinks,
     graphs::deleting_a_generated_kind_takes_its_instances_along,
     graphs::invalid_definitions_are_refused_with_their_path,
+    hvpa::a_busy_workload_gets_more_and_larger_pods_and_then_rest,
+    hvpa::with_everything_off_only_the_status_is_written,
+    hvpa::a_second_autoscaler_is_told_and_not_fought,
 }

@@ -74,6 +74,31 @@ pub(super) fn running(container: &Value, path: &Path<'_>, errors: &mut Errors) {
     }
 }
 
+/// What becomes of a container when its sizes change, for each resource once. In a pod whose containers are never restarted
+/// a change may not ask for it.
+pub(super) fn resize_policy(container: &Value, pod_restarts: &str, path: &Path<'_>, errors: &mut Errors) {
+    let path = path.child("resizePolicy");
+    let mut seen = HashSet::new();
+    for (index, policy) in json::list(container, "resizePolicy").iter().enumerate() {
+        let (resource, restart) = (json::text(policy, "resourceName"), json::text(policy, "restartPolicy"));
+        if !seen.insert(resource) {
+            errors.push(FieldError::duplicate(path.index(index), resource));
+        }
+        for (text, allowed) in [(resource, ["cpu", "memory"]), (restart, ["NotRequired", "RestartContainer"])]
+        {
+            if text.is_empty() {
+                errors.push(FieldError::required(path, ""));
+            } else if !allowed.contains(&text) {
+                errors.push(FieldError::not_supported(path, text, &allowed));
+            }
+        }
+        if pod_restarts == "Never" && restart != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            errors.push(FieldError::invalid(path, restart, detail));
+        }
+    }
+}
+
 fn ports(ports: &[Value], path: &Path<'_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (index, item) in ports.iter().enumerate() {

@@ -7,6 +7,7 @@ mod cron;
 pub(super) mod infra;
 pub(super) mod network;
 pub(super) mod pod;
+mod resize;
 pub(super) mod scaling;
 mod scheduling;
 pub(super) mod selector;
@@ -76,6 +77,10 @@ pub(super) fn update(row: &Row, object: &Value, old: &Value, part: Part) -> Erro
             (row.validate.change)(object, old, &mut errors);
         }
         Part::Status => (row.validate.status)(object, old, &mut errors),
+        Part::Resize => {
+            (row.validate.object)(object, &mut errors);
+            resize::validate(object, old, &mut errors);
+        }
     }
     errors
 }

@@ -80,6 +80,7 @@ fn containers(spec: &Value, volumes: &HashSet<String>, path: &Path<'_>, errors: 
             errors.push(FieldError::duplicate(at.child("name"), name));
         }
         container::running(item, &at, errors);
+        container::resize_policy(item, json::text(spec, "restartPolicy"), &at, errors);
     }
     container::host_ports(regular, &base, errors);
 
@@ -94,6 +95,7 @@ fn containers(spec: &Value, volumes: &HashSet<String>, path: &Path<'_>, errors: 
         container::host_ports(std::slice::from_ref(item), &base, errors);
         if json::text(item, "restartPolicy") == "Always" {
             container::running(item, &at, errors);
+            container::resize_policy(item, json::text(spec, "restartPolicy"), &at, errors);
         } else {
             for field in ["lifecycle", "livenessProbe", "readinessProbe", "startupProbe"] {
                 if json::some(item, field).is_some() {
