@@ -9,12 +9,12 @@ use std::{
 };
 
 use k8s_openapi::api::{
-    apps::v1::Deployment,
-    core::v1::{ConfigMap, Event, Namespace},
+    apps::v1::{Deployment, StatefulSet},
+    core::v1::{ConfigMap, Event, Namespace, PersistentVolume, PersistentVolumeClaim, Pod},
 };
 use kube::{
     Api, Client, Config,
-    api::{ListParams, PostParams},
+    api::{DeleteParams, ListParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
 use nix::{
@@ -369,4 +369,58 @@ async fn serve_waits_for_what_is_still_starting() {
     let (node, gateway, _) = serve("second.log");
     until_told(gateway, "waiting for the API server").await;
     assert!(node.signal(Signal::SIGTERM).success());
+}
+
+/// What a pod writes into a claim, the next one finds; the directory goes with the claim.
+#[tokio::test]
+async fn a_claim_is_a_directory_that_outlives_its_pods() {
+    let directory = tempfile::tempdir().unwrap();
+    let _up = Up::start(directory.path()).await;
+    let client = client(directory.path()).await;
+    let sets: Api<StatefulSet> = Api::default_namespaced(client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    let claims: Api<PersistentVolumeClaim> = Api::default_namespaced(client.clone());
+    let set = json!({
+        "metadata": {"name": "db"},
+        "spec": {
+            "serviceName": "db", "selector": {"matchLabels": {"app": "db"}},
+            "template": {"metadata": {"labels": {"app": "db"}}, "spec": {
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{
+                    "name": "db", "image": "none", "command": ["sh", "-c", "echo $$ >> /data/starts; sleep infinity"],
+                    "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+                }],
+            }},
+            "volumeClaimTemplates": [{"metadata": {"name": "data"}, "spec": {
+                "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}},
+            }}],
+        },
+    });
+    sets.create(&PostParams::default(), &serde_json::from_value(set).unwrap()).await.unwrap();
+    let claim = loop {
+        match claims.get_opt("data-db-0").await.unwrap() {
+            Some(claim) if claim.status.as_ref().unwrap().phase.as_deref() == Some("Bound") => break claim,
+            _ => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    };
+    let kept = directory.path().join("node/claims").join(claim.metadata.uid.unwrap());
+    for n_starts in [1, 2] {
+        loop {
+            let text = std::fs::read_to_string(kept.join("starts")).unwrap_or_default();
+            if text.lines().count() == n_starts {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        pods.delete("db-0", &DeleteParams::default()).await.unwrap();
+    }
+    sets.delete("db", &DeleteParams::foreground()).await.unwrap();
+    claims.delete("data-db-0", &DeleteParams::default()).await.unwrap();
+    let volumes: Api<PersistentVolume> = Api::all(client);
+    while claims.get_opt("data-db-0").await.unwrap().is_some()
+        || !volumes.list(&ListParams::default()).await.unwrap().items.is_empty()
+        || kept.exists()
+    {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
 }

@@ -115,6 +115,7 @@ fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::ConfigMap => "ConfigMap",
         Kind::Secret => "Secret",
+        Kind::Claim => "PersistentVolumeClaim",
     }
 }
 

@@ -47,6 +47,11 @@ mod volumes;
 
 pub use pod::container::Delays;
 
+/// Where the node of this directory keeps those of claims of storage, each named after its claim's uid.
+pub fn claims(node: &std::path::Path) -> std::path::PathBuf {
+    node.join(pod::disk::CLAIMS)
+}
+
 #[derive(Debug, Clone)]
 pub struct Options {
     pub name: String,

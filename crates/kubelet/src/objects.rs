@@ -1,4 +1,4 @@
-//! ConfigMaps and Secrets that pods refer to, each watched once however many pods use it.
+//! ConfigMaps, Secrets and claims of storage that pods refer to, each watched once however many pods use it.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Pod, Secret};
 use kube::{
     Api, Client,
     runtime::{WatchStreamExt, watcher},
@@ -18,6 +18,7 @@ use tokio::{sync::watch, task::AbortHandle};
 pub enum Kind {
     ConfigMap,
     Secret,
+    Claim,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,7 +28,7 @@ pub struct Key {
     pub name: String,
 }
 
-/// A ConfigMap's or Secret's entries; the difference ends here.
+/// A ConfigMap's or Secret's entries, or what is known of a claim; the difference ends here.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Data(pub BTreeMap<String, Vec<u8>>);
 
@@ -62,6 +63,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Kind::ConfigMap => "configmap",
             Kind::Secret => "secret",
+            Kind::Claim => "persistentvolumeclaim",
         })
     }
 }
@@ -117,6 +119,7 @@ async fn follow(client: Client, key: Key, sender: watch::Sender<Loaded>) {
     let mut stream = match key.kind {
         Kind::ConfigMap => follow!(ConfigMap),
         Kind::Secret => follow!(Secret),
+        Kind::Claim => follow!(PersistentVolumeClaim),
     };
     while let Some(item) = stream.next().await {
         let loaded = match item {
@@ -151,6 +154,17 @@ impl From<Secret> for Data {
     }
 }
 
+/// What a claim is called for ever, once it is bound.
+pub const CLAIM_UID: &str = "uid";
+
+impl From<PersistentVolumeClaim> for Data {
+    fn from(claim: PersistentVolumeClaim) -> Self {
+        let is_bound = claim.status.and_then(|status| status.phase).as_deref() == Some("Bound");
+        let uid = claim.metadata.uid.filter(|_| is_bound);
+        Self(uid.map(|uid| (CLAIM_UID.to_owned(), uid.into_bytes())).into_iter().collect())
+    }
+}
+
 /// Looks an object up: `Ok(None)` only when it may be missing.
 ///
 /// # Errors
@@ -165,7 +179,7 @@ pub fn find<'a>(objects: &'a Snapshot, key: &Key, optional: bool) -> Result<Opti
     }
 }
 
-/// Every ConfigMap and Secret that the pod's environment and volumes name.
+/// Every ConfigMap, Secret and claim that the pod's environment and volumes name.
 pub fn referenced(pod: &Pod) -> BTreeSet<Key> {
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let key = |kind, name: &str| Key { kind, namespace: namespace.clone(), name: name.to_owned() };
@@ -186,6 +200,7 @@ pub fn referenced(pod: &Pod) -> BTreeSet<Key> {
         keys.extend(
             volume.secret.iter().filter_map(|s| s.secret_name.as_deref()).map(|n| key(Kind::Secret, n)),
         );
+        keys.extend(volume.persistent_volume_claim.iter().map(|s| key(Kind::Claim, &s.claim_name)));
         for source in volume.projected.iter().flat_map(|p| p.sources.iter().flatten()) {
             keys.extend(source.config_map.iter().map(|s| key(Kind::ConfigMap, &s.name)));
             keys.extend(source.secret.iter().map(|s| key(Kind::Secret, &s.name)));

@@ -1,5 +1,5 @@
 //! The workload controllers: Deployment, ReplicaSet, StatefulSet, DaemonSet, Job, CronJob, endpoints, garbage
-//! collection, namespaces, ResourceQuota, PodDisruptionBudget and HPA.
+//! collection, namespaces, ResourceQuota, PersistentVolumeClaim, PodDisruptionBudget and HPA.
 //!
 //! They know only [`kube::Client`]. On the embedded API they do what kube-controller-manager does on a real cluster,
 //! with the same names, annotations, conditions and reasons.
@@ -26,6 +26,7 @@ mod replicaset;
 mod start;
 mod statefulset;
 mod universe;
+mod volume;
 
 pub use hpa::{
     advice::{Advice, Advisor, Question},

@@ -1,10 +1,10 @@
 //! What to run, and how often to look.
 
-use std::{collections::BTreeSet, fmt, str::FromStr, time::Duration};
+use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr, time::Duration};
 
 use crate::{
     cronjob, daemonset, deployment, disruption, endpoints, garbage, hpa, job, namespace, quota, replicaset,
-    statefulset,
+    statefulset, volume,
 };
 
 #[derive(Clone, Debug)]
@@ -18,6 +18,8 @@ pub struct Options {
     pub history: scaling::History,
     /// How often each kind is listed anew, in case a watch lost an event.
     pub relist_period: Duration,
+    /// Where claims of storage get directories of their own; without it they wait for somebody else to bind them.
+    pub claims: Option<PathBuf>,
 }
 
 /// A controller's name, as it is given on a command line.
@@ -33,6 +35,7 @@ pub enum Name {
     GarbageCollector,
     Namespace,
     ResourceQuota,
+    PersistentVolume,
     Disruption,
     HorizontalPodAutoscaler,
 }
@@ -51,12 +54,13 @@ impl Default for Options {
             hpa_settings: decide::hpa::Settings::default(),
             history: scaling::History::default(),
             relist_period: Duration::from_secs(300),
+            claims: None,
         }
     }
 }
 
 impl Name {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Deployment,
         Self::ReplicaSet,
         Self::StatefulSet,
@@ -67,6 +71,7 @@ impl Name {
         Self::GarbageCollector,
         Self::Namespace,
         Self::ResourceQuota,
+        Self::PersistentVolume,
         Self::Disruption,
         Self::HorizontalPodAutoscaler,
     ];
@@ -83,6 +88,7 @@ impl Name {
             Self::GarbageCollector => garbage::NAME,
             Self::Namespace => namespace::NAME,
             Self::ResourceQuota => quota::NAME,
+            Self::PersistentVolume => volume::NAME,
             Self::Disruption => disruption::NAME,
             Self::HorizontalPodAutoscaler => hpa::NAME,
         }
@@ -98,6 +104,7 @@ impl Name {
             Self::Job => "Jobs: pods that run until enough of them succeeded",
             Self::CronJob => "CronJobs: a Job for each time of a schedule",
             Self::ResourceQuota => "counts what ResourceQuotas limit",
+            Self::PersistentVolume => "PersistentVolumeClaims: a directory for each",
             Self::Endpoints => "Endpoints and EndpointSlices of Services",
             Self::GarbageCollector => "deletes what has lost its owners",
             Self::Namespace => "empties namespaces that are deleted",

@@ -10,6 +10,7 @@ use crate::{
     options::{Name, Options},
     quota, replicaset, statefulset,
     universe::Universe,
+    volume,
 };
 
 /// The name under which the API notes which fields are ours.
@@ -63,7 +64,9 @@ impl Controllers {
             at.run(|queue| deployment::Controller::new(at.cache(), at.cache(), at.cache(), queue));
         });
         add(Name::StatefulSet, &|at| {
-            at.run(|queue| statefulset::Controller::new(at.cache(), at.cache(), at.cache(), queue));
+            at.run(|queue| {
+                statefulset::Controller::new(at.cache(), at.cache(), at.cache(), at.cache(), queue)
+            });
         });
         add(Name::DaemonSet, &|at| {
             at.run(|queue| daemonset::Controller::new(at.cache(), at.cache(), at.cache(), queue));
@@ -97,6 +100,9 @@ impl Controllers {
         });
         add(Name::ResourceQuota, &|at| {
             at.run(|queue| quota::Controller::new(at.scope, queue));
+        });
+        add(Name::PersistentVolume, &|at| {
+            at.run(|queue| volume::Controller::new(at.scope, options.claims.clone(), queue));
         });
         add(Name::GarbageCollector, &|at| {
             at.run(|queue| garbage::Controller::new(client.clone(), universe.clone(), queue.clone()));

@@ -201,8 +201,11 @@ async fn start_embedded(
     let api = ApiServer::open(localkube::Options::default()).await?;
     let addr = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     let listener = api.listen(ListenOptions { addr, data_dir: directory.to_owned() }).await?;
-    let mut options =
-        workloads::Options { hpa_sync_period: Duration::from_secs(1), ..workloads::Options::default() };
+    let mut options = workloads::Options {
+        hpa_sync_period: Duration::from_secs(1),
+        claims: Some(kubelet::claims(&directory.join("node"))),
+        ..workloads::Options::default()
+    };
     options.hpa_settings.downscale_stabilization_seconds = DOWNSCALE_STABILIZATION_SECONDS;
     let controllers = workloads::Controllers::new(api.client("default"), options);
     let token = shutdown.child_token();

@@ -119,7 +119,12 @@ impl Up {
             workloads::Name::ALL.into_iter().filter(|name| self.controllers.has(name.as_str())).collect();
         let controllers = workloads::Controllers::on(
             engine.clone(),
-            workloads::Options { which, history: history.clone(), ..workloads::Options::default() },
+            workloads::Options {
+                which,
+                history: history.clone(),
+                claims: Some(kubelet::claims(&data_dir.join("node"))),
+                ..workloads::Options::default()
+            },
         );
         let controllers = tokio::spawn(controllers.run(shutdown.clone().cancelled_owned()));
         controllers::crds::install_these(&client, &self.controllers.crds()).await?;

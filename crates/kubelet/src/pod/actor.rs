@@ -229,8 +229,10 @@ impl PodContext {
         let current = tokens.clone().unwrap_or_default();
         let renew_at = current.renew_at;
         let context = Arc::clone(&self);
-        let write =
-            move || volumes::prepare(&context.dir.volumes(), &pod, &context.facts, &snapshot, &current);
+        let write = move || {
+            let (own, claims) = (context.dir.volumes(), context.dir.claims());
+            volumes::prepare(&own, &claims, &pod, &context.facts, &snapshot, &current)
+        };
         let result = tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(error.to_string()));
         (result, renew_at)
     }

@@ -1,7 +1,8 @@
 //! What a pod has on disk, so that a node that is killed and started again finds its containers.
 //!
 //! ```text
-//! <pods>/<uid>/pod.json                       whose directory this is
+//! <node>/claims/<uid>/                        of a claim of storage, for as long as that is there
+//! <node>/pods/<uid>/pod.json                  whose directory this is
 //!              volumes/<volume>/
 //!              root/                          mount point, or links where there are no mount namespaces
 //!              containers/<name>/<instance>/  process.json  exit.json  output (FIFO)  log  termination
@@ -20,6 +21,9 @@ use tokio::net::unix::pipe;
 
 use super::container::Terminated;
 use crate::process::Identity;
+
+/// Where a node keeps the directories of claims, below its own.
+pub const CLAIMS: &str = "claims";
 
 #[derive(Debug, Clone)]
 pub struct PodDir(PathBuf);
@@ -64,6 +68,11 @@ impl PodDir {
 
     pub fn owner(&self) -> Option<Owner> {
         serde_json::from_slice(&fs::read(self.0.join("pod.json")).ok()?).ok()
+    }
+
+    /// Of all pods.
+    pub fn claims(&self) -> PathBuf {
+        self.0.ancestors().nth(2).unwrap_or(&self.0).join(CLAIMS)
     }
 
     pub fn volumes(&self) -> PathBuf {

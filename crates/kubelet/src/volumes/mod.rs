@@ -4,18 +4,22 @@
 //! <pod>/volumes/<volume>/            emptyDir, or
 //!                        name  ──▶ ..data/name
 //!                        ..data ──▶ ..<version>/      swapped in one rename when the API's object changes
+//! <pod>/volumes/<volume> ──▶ <node>/claims/<uid>/     of a claim of storage
 //! ```
 
 use std::{
     fs,
-    os::unix::fs::{FileTypeExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, symlink},
     path::{Path, PathBuf},
 };
 
 use k8s_openapi::api::core::v1::{HostPathVolumeSource, Pod, Volume};
 use serde_json::Value;
 
-use crate::{downward::Facts, objects::Snapshot};
+use crate::{
+    downward::Facts,
+    objects::{self, CLAIM_UID, Key, Kind, Snapshot},
+};
 
 mod atomic;
 mod files;
@@ -27,19 +31,24 @@ pub use mounts::resolve;
 pub use rewrite::lay_out;
 use tokens::Tokens;
 
-/// Makes or updates every volume of the pod.
+/// Makes or updates every volume of the pod. `claims` is where the directories of all claims are.
 ///
 /// # Errors
 /// The first volume that cannot be made, in a kubelet's words.
 pub fn prepare(
     directory: &Path,
+    claims: &Path,
     pod: &Pod,
     facts: &Facts,
     objects: &Snapshot,
     tokens: &Tokens,
 ) -> Result<(), String> {
     for volume in pod.spec.iter().flat_map(|spec| spec.volumes.iter().flatten()) {
-        prepare_one(directory, volume, pod, facts, objects, tokens)
+        let prepared = match &volume.persistent_volume_claim {
+            Some(source) => claim(directory, claims, volume, pod, &source.claim_name, objects),
+            None => prepare_one(directory, volume, pod, facts, objects, tokens),
+        };
+        prepared
             .map_err(|error| format!("MountVolume.SetUp failed for volume \"{}\" : {error}", volume.name))?;
     }
     Ok(())
@@ -64,11 +73,38 @@ fn prepare_one(
     }
     let Some(files) = files::project(volume, pod, facts, objects, tokens)? else {
         return Err(format!(
-            "the process node has no {} volumes; it has configMap, secret, downwardAPI, projected, emptyDir and hostPath",
+            "the process node has no {} volumes; it has configMap, secret, downwardAPI, projected, persistentVolumeClaim, emptyDir and hostPath",
             source_name(volume)
         ));
     };
     atomic::replace(&own, &files).map_err(io)
+}
+
+/// The volume is a link to the claim's directory: what a pod leaves there, the next one finds.
+fn claim(
+    directory: &Path,
+    claims: &Path,
+    volume: &Volume,
+    pod: &Pod,
+    name: &str,
+    objects: &Snapshot,
+) -> Result<(), String> {
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let key = Key { kind: Kind::Claim, namespace, name: name.to_owned() };
+    let uid = objects::find(objects, &key, false)?.and_then(|claim| claim.0.get(CLAIM_UID));
+    let uid = uid.ok_or_else(|| format!("persistentvolumeclaim \"{name}\" is not bound yet"))?;
+    let source = claims.join(String::from_utf8_lossy(uid).as_ref());
+    let io = |error: std::io::Error| format!("{}: {error}", source.display());
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(claims).map_err(io)?;
+    if !source.exists() {
+        fs::create_dir(&source).map_err(io)?;
+        fs::set_permissions(&source, fs::Permissions::from_mode(0o777)).map_err(io)?;
+    }
+    let own = directory.join(&volume.name);
+    match fs::read_link(&own) {
+        Ok(target) if target == source => Ok(()),
+        _ => symlink(&source, &own).map_err(io),
+    }
 }
 
 /// What a mount of this volume starts from.

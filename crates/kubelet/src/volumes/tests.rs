@@ -12,12 +12,14 @@ use crate::{
 
 struct Fixture {
     directory: tempfile::TempDir,
+    claims: tempfile::TempDir,
     objects: Snapshot,
 }
 
 impl Fixture {
     fn new() -> Self {
-        let mut fixture = Self { directory: tempfile::tempdir().unwrap(), objects: Snapshot::new() };
+        let directory = || tempfile::tempdir().unwrap();
+        let mut fixture = Self { directory: directory(), claims: directory(), objects: Snapshot::new() };
         fixture.set(Kind::ConfigMap, "settings", &[("a.txt", "one"), ("b.txt", "two")]);
         fixture.set(Kind::Secret, "login", &[("password", "hunter2")]);
         fixture
@@ -35,7 +37,8 @@ impl Fixture {
             host_ip: Ipv4Addr::LOCALHOST,
             allocatable: Default::default(),
         };
-        prepare(self.directory.path(), &pod(volumes), &facts, &self.objects, &Tokens::default())
+        let claims = self.claims.path();
+        prepare(self.directory.path(), claims, &pod(volumes), &facts, &self.objects, &Tokens::default())
     }
 
     /// Path, mode and content of every file, as a reader of the volume sees them.
@@ -127,12 +130,34 @@ fn what_cannot_be_mounted_is_named() {
     );
     fixture.check(
         json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "c" } }]),
-        expect![[r#"MountVolume.SetUp failed for volume "v" : the process node has no persistentVolumeClaim volumes; it has configMap, secret, downwardAPI, projected, emptyDir and hostPath"#]],
+        expect![[r#"MountVolume.SetUp failed for volume "v" : persistentvolumeclaim "c" is not loaded yet"#]],
     );
     fixture.check(
         json!([{ "name": "v", "hostPath": { "path": "/dev/null", "type": "Directory" } }]),
         expect![[r#"MountVolume.SetUp failed for volume "v" : hostPath type check failed: /dev/null is not a Directory"#]],
     );
+}
+
+#[test]
+fn a_claim_is_a_directory_that_stays() {
+    let mut fixture = Fixture::new();
+    let volumes = json!([{ "name": "v", "persistentVolumeClaim": { "claimName": "data" } }]);
+    fixture.set(Kind::Claim, "data", &[]);
+    fixture.check(
+        volumes.clone(),
+        expect![[
+            r#"MountVolume.SetUp failed for volume "v" : persistentvolumeclaim "data" is not bound yet"#
+        ]],
+    );
+    fixture.set(Kind::Claim, "data", &[("uid", "u1")]);
+    fixture.prepare(volumes.clone()).unwrap();
+    fs::write(fixture.directory.path().join("v/kept"), "x").unwrap();
+    // the next pod, and this one after a restart of the node
+    fixture.prepare(volumes.clone()).unwrap();
+    fixture.directory = tempfile::tempdir().unwrap();
+    fixture.prepare(volumes).unwrap();
+    assert_eq!(fs::read_to_string(fixture.directory.path().join("v/kept")).unwrap(), "x");
+    assert_eq!(fs::read_to_string(fixture.claims.path().join("u1/kept")).unwrap(), "x");
 }
 
 #[test]

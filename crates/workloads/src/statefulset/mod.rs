@@ -18,7 +18,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{ControllerRevision, StatefulSet},
-    core::v1::Pod,
+    core::v1::{PersistentVolumeClaim, Pod},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
@@ -33,6 +33,7 @@ pub(crate) struct Controller {
     sets: Cached<StatefulSet>,
     revisions: Cached<ControllerRevision>,
     pods: Cached<Pod>,
+    claims: Cached<PersistentVolumeClaim>,
 }
 
 impl Controller {
@@ -40,6 +41,7 @@ impl Controller {
         sets: Cached<StatefulSet>,
         revisions: Cached<ControllerRevision>,
         pods: Cached<Pod>,
+        claims: Cached<PersistentVolumeClaim>,
         queue: &Arc<Queue<Key>>,
     ) -> Self {
         sets.enqueue(queue);
@@ -71,7 +73,7 @@ impl Controller {
                 }
             }
         });
-        Self { sets, revisions, pods }
+        Self { sets, revisions, pods, claims }
     }
 
     fn observe(&self, key: &Key) -> Option<Observed> {
@@ -94,6 +96,7 @@ impl Controller {
                 .filter(|revision| ours_or_nobodys(&revision.metadata))
                 .filter(|revision| selector::matches(&wanted, &revision.metadata))
                 .collect(),
+            claims: self.claims.in_namespace(&key.namespace).iter().map(|claim| claim.name_any()).collect(),
             set,
         })
     }

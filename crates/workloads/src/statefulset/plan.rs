@@ -1,4 +1,8 @@
-use std::{collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Range,
+    sync::Arc,
+};
 
 use engine::{
     effect::{Announce, Effect, Note, Plan, Target},
@@ -12,7 +16,7 @@ use k8s_openapi::api::{
 use serde_json::json;
 
 use super::{
-    pods::{missing_identity, numbered, ordinal, revision},
+    pods::{claims, missing_identity, numbered, ordinal, revision},
     revision::{Answer, Revisions, Version, settle, truncate},
     status::{self, Counts},
 };
@@ -29,12 +33,15 @@ pub(crate) struct Observed {
     pub pods: Vec<Arc<Pod>>,
     /// Revisions with its labels that it controls or nobody does.
     pub revisions: Vec<Arc<ControllerRevision>>,
+    /// Names of the claims of storage in its namespace.
+    pub claims: HashSet<String>,
 }
 
 /// One turn of one set.
 struct Turn<'a> {
     set: &'a StatefulSet,
     spec: &'a StatefulSetSpec,
+    claims: &'a HashSet<String>,
     revisions: Revisions,
     now: Timestamp,
     /// Pods change one after the other, each only when its predecessors are available.
@@ -50,9 +57,6 @@ pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let Some(wanted) = selector::parse(&spec.selector).filter(|wanted| !wanted.selects_all()) else {
         return Plan::default();
     };
-    if spec.volume_claim_templates.as_ref().is_some_and(|claims| !claims.is_empty()) {
-        return status::refuse_claims(set, COMPONENT, now);
-    }
     let claim = claim(&kind::STATEFUL_SET, &set.metadata, &wanted, &kind::POD, &observed.pods, |_| true);
     let mut plan = Plan::from(claim.effects);
     let revisions = match settle(set, &spec.template, &observed.revisions, &mut plan.effects) {
@@ -65,6 +69,7 @@ pub(crate) fn plan(observed: &Observed, now: Timestamp) -> Plan {
     let mut turn = Turn {
         set,
         spec,
+        claims: &observed.claims,
         now,
         ordered: spec.pod_management_policy.as_deref() != Some("Parallel"),
         min_ready: spec.min_ready_seconds.unwrap_or(0),
@@ -169,6 +174,17 @@ impl Turn<'_> {
     }
 
     fn create(&mut self, number: i32) {
+        for claim in claims(self.set, number) {
+            // One that is there is that of an earlier pod of this number, with its data.
+            if !self.claims.contains(name(&claim.metadata)) {
+                self.changes.push(Effect::Create {
+                    kind: kind::PERSISTENT_VOLUME_CLAIM,
+                    namespace: self.set.metadata.namespace.clone(),
+                    body: json!(claim),
+                    announce: None,
+                });
+            }
+        }
         let version = self.version_for(number);
         let pod = numbered(self.set, &version.template, &version.name, number);
         self.changes.push(Effect::Create {

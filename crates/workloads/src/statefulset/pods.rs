@@ -3,7 +3,7 @@
 use engine::kind;
 use k8s_openapi::api::{
     apps::v1::StatefulSet,
-    core::v1::{Pod, PodTemplateSpec},
+    core::v1::{PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Pod, PodTemplateSpec, Volume},
 };
 
 use crate::object::{controller_reference, label, name, template};
@@ -42,10 +42,48 @@ pub(super) fn numbered(set: &StatefulSet, described: &PodTemplateSpec, revision:
         spec.subdomain =
             set.spec.as_ref().and_then(|spec| spec.service_name.clone()).filter(|name| !name.is_empty());
     }
+    let claims = claims(set, ordinal);
+    if let (Some(spec), false) = (&mut pod.spec, claims.is_empty()) {
+        mount(spec.volumes.get_or_insert_default(), set, &claims);
+    }
     pod.metadata.name = Some(pod_name);
     // without effect beside a name, but every pod made by a controller has it
     pod.metadata.generate_name = Some(format!("{}-", name(&set.metadata)));
     pod
+}
+
+/// The claims of storage of the pod `ordinal`: `data-web-3` of the template `data`. They outlive the pod and the set.
+pub(super) fn claims(set: &StatefulSet, ordinal: i32) -> Vec<PersistentVolumeClaim> {
+    let Some(spec) = &set.spec else { return Vec::new() };
+    let claim = |template: &PersistentVolumeClaim| {
+        let mut claim = template.clone();
+        let own = format!("{}-{}-{ordinal}", name(&template.metadata), name(&set.metadata));
+        claim.metadata.name = Some(own);
+        claim.metadata.namespace.clone_from(&set.metadata.namespace);
+        if let Some(selected) = &spec.selector.match_labels {
+            claim.metadata.labels.get_or_insert_default().extend(selected.clone());
+        }
+        claim.status = None;
+        claim
+    };
+    spec.volume_claim_templates.iter().flatten().map(claim).collect()
+}
+
+/// A claim's volume goes before one of the same name in the template.
+fn mount(volumes: &mut Vec<Volume>, set: &StatefulSet, claims: &[PersistentVolumeClaim]) {
+    let templates = set.spec.iter().flat_map(|spec| spec.volume_claim_templates.iter().flatten());
+    for (template, claim) in templates.zip(claims) {
+        let volume_name = name(&template.metadata).to_owned();
+        volumes.retain(|volume| volume.name != volume_name);
+        volumes.push(Volume {
+            name: volume_name,
+            persistent_volume_claim: Some(PersistentVolumeClaimVolumeSource {
+                claim_name: name(&claim.metadata).to_owned(),
+                read_only: None,
+            }),
+            ..Volume::default()
+        });
+    }
 }
 
 /// Labels that a pod taken over from elsewhere may lack.

@@ -1,24 +1,16 @@
-//! Counters, and what a StatefulSet cannot have here.
+//! Counters.
 
 use std::sync::Arc;
 
-use engine::{
-    effect::{Effect, Plan, Target},
-    kind,
-};
+use engine::{effect::Effect, kind};
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    apps::v1::{StatefulSet, StatefulSetCondition, StatefulSetSpec, StatefulSetStatus},
+    apps::v1::{StatefulSet, StatefulSetSpec, StatefulSetStatus},
     core::v1::Pod,
 };
 
 use super::{pods::revision, revision::Revisions};
-use crate::object::{nonzero, pods, time};
-
-const UNSUPPORTED: &str = "Unsupported";
-const CLAIMS_REASON: &str = "VolumeClaimTemplatesUnsupported";
-const CLAIMS_MESSAGE: &str = "spec.volumeClaimTemplates is not supported: there are no persistent volumes here. \
-                              Remove it, or use an emptyDir or hostPath volume in spec.template.spec.volumes.";
+use crate::object::{nonzero, pods};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Counts {
@@ -72,11 +64,7 @@ pub(super) fn write_if_changed(
         current_revision: Some(revisions.current.name.clone()),
         update_revision: Some(revisions.update.name.clone()),
         collision_count: Some(revisions.collisions),
-        conditions: stored
-            .conditions
-            .clone()
-            .map(without_refusal)
-            .filter(|conditions| !conditions.is_empty()),
+        conditions: stored.conditions.clone(),
     };
     let replicas = spec.replicas.unwrap_or(1);
     let on_delete =
@@ -93,36 +81,6 @@ pub(super) fn count_collision(set: &StatefulSet, n: i32) -> Option<Effect> {
     let mut status = set.status.clone().unwrap_or_default();
     status.collision_count = Some(n);
     Some(write(set, status))
-}
-
-/// No pod is better than pods whose data would vanish.
-pub(super) fn refuse_claims(set: &StatefulSet, component: &'static str, now: Timestamp) -> Plan {
-    let stored = set.status.clone().unwrap_or_default();
-    let conditions = stored.conditions.clone().unwrap_or_default();
-    let told = conditions.iter().any(|condition| condition.type_ == UNSUPPORTED);
-    if told && stored.observed_generation == set.metadata.generation {
-        return Plan::default();
-    }
-    let mut conditions = without_refusal(conditions);
-    conditions.push(StatefulSetCondition {
-        type_: UNSUPPORTED.into(),
-        status: "True".into(),
-        reason: Some(CLAIMS_REASON.into()),
-        message: Some(CLAIMS_MESSAGE.into()),
-        last_transition_time: Some(time(now)),
-    });
-    let status = StatefulSetStatus {
-        observed_generation: set.metadata.generation,
-        conditions: Some(conditions),
-        ..stored
-    };
-    let target = Target::of(&kind::STATEFUL_SET, &set.metadata);
-    vec![Effect::warning(target, component, CLAIMS_REASON, CLAIMS_MESSAGE), write(set, status)].into()
-}
-
-fn without_refusal(mut conditions: Vec<StatefulSetCondition>) -> Vec<StatefulSetCondition> {
-    conditions.retain(|condition| condition.type_ != UNSUPPORTED);
-    conditions
 }
 
 /// Zero, null and absent are the same; servers differ in which they store.

@@ -14,6 +14,7 @@ struct World {
     set: Value,
     pods: std::collections::BTreeMap<String, Value>,
     revisions: std::collections::BTreeMap<String, Value>,
+    claims: std::collections::HashSet<String>,
     broken: Vec<&'static str>,
     log: String,
 }
@@ -34,6 +35,7 @@ impl World {
             set,
             pods: Default::default(),
             revisions: Default::default(),
+            claims: Default::default(),
             broken: vec![],
             log: String::new(),
         }
@@ -48,6 +50,7 @@ impl World {
                 .values()
                 .map(|revision| Arc::new(from_json(revision.clone())))
                 .collect(),
+            claims: self.claims.clone(),
         }
     }
 
@@ -281,16 +284,25 @@ fn going_back_raises_the_old_revision_and_history_is_cut() {
 }
 
 #[test]
-fn volume_claims_are_refused_by_name_once() {
-    let mut world = World::new(json!({ "volumeClaimTemplates": [{ "metadata": { "name": "data" } }] }));
+fn each_pod_has_claims_of_its_own_that_stay() {
+    let claim = json!({ "metadata": { "name": "data", "labels": { "tier": "db" } }, "spec": { "accessModes": ["ReadWriteOnce"] } });
+    let mut world = World::new(json!({ "replicas": 1, "volumeClaimTemplates": [claim] }));
     let first = plan(&world.observed(), at(0));
-    assert!(lines(&first).starts_with(
-        r#"warning VolumeClaimTemplatesUnsupported "spec.volumeClaimTemplates is not supported: there are no persistent"#
-    ));
-    world.run();
-    assert_eq!(world.set["status"]["conditions"][0]["type"], "Unsupported");
-    assert_eq!(lines(&plan(&world.observed(), at(0))), "");
-    world.set_spec(json!({ "volumeClaimTemplates": null })).run();
-    assert!(world.set["status"]["conditions"].is_null());
-    assert_eq!(world.pods.len(), 3);
+    let made: Vec<&Effect> =
+        first.effects.iter().filter(|effect| matches!(effect, Effect::Create { .. })).collect();
+    let body = |effect: &Effect| match effect {
+        Effect::Create { kind, body, .. } => (kind.kind.to_string(), body.clone()),
+        _ => Default::default(),
+    };
+    let (kind, claim) = body(made[made.len() - 2]);
+    assert_eq!((kind.as_str(), &claim["metadata"]["name"]), ("PersistentVolumeClaim", &json!("data-db-0")));
+    assert_eq!(claim["metadata"]["labels"], json!({ "app": "db", "tier": "db" }));
+    assert!(claim["metadata"]["ownerReferences"].is_null(), "it outlives the set");
+    let (kind, pod) = body(made[made.len() - 1]);
+    assert_eq!(kind, "Pod");
+    let volumes = &pod["spec"]["volumes"];
+    assert_eq!(volumes[0]["persistentVolumeClaim"]["claimName"], "data-db-0", "{volumes}");
+    // one that is there is used again
+    world.claims.insert("data-db-0".to_owned());
+    assert!(!lines(&plan(&world.observed(), at(0))).contains("PersistentVolumeClaim"));
 }
