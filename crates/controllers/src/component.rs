@@ -11,7 +11,7 @@ use ondemand::Activity;
 use scaling::{Claims, History};
 use tokio::sync::watch;
 
-use crate::{catalog::View, pipelines::DataPlane};
+use crate::{catalog::View, data_plane::DataPlane};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Component {

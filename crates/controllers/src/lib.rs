@@ -16,6 +16,7 @@ pub mod catalog;
 mod component;
 mod condition;
 pub mod crds;
+pub mod data_plane;
 pub mod demand;
 mod fingerprint;
 pub mod graphs;

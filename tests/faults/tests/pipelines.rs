@@ -8,9 +8,9 @@ use std::{
 
 use anyhow::Result;
 use api::numaflow::{BufferConfig, InterStepBufferService, Pipeline, Vertex, VertexStatus};
-use controllers::pipelines::{
-    self, Options, Parts,
-    buffers::{Buffers, NewBuffer, Services, Waiting},
+use controllers::{
+    data_plane::{Buffers, NewBuffer, Services, Waiting},
+    pipelines::{self, Options, Parts},
 };
 use engine::{Engine, Fence, Supervisor};
 use faults::{

@@ -72,6 +72,8 @@ const MAP: &[(&str, &[&str])] = &[
             "ondemand",
             "gateway",
             "controllers",
+            // the container of a pipeline's pods
+            "vertex",
             "admin",
             "web",
         ],

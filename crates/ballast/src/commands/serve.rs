@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
-use controllers::{Settings, pipelines::DataPlane};
+use controllers::{Settings, data_plane::DataPlane};
 use engine::{Engine, Supervisor};
 use gateway::OperatorPaths;
 use scaling::History;

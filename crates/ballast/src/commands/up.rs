@@ -9,10 +9,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use controllers::{
-    Settings,
-    pipelines::{self, DataPlane},
-};
+use controllers::{Settings, data_plane::DataPlane};
 use engine::{Engine, Supervisor};
 use gateway::OperatorPaths;
 use k8s_openapi::api::core::v1 as core;
@@ -193,7 +190,7 @@ impl Up {
         data_dir: &Path,
         stop: &CancellationToken,
     ) -> Result<(Option<DataPlane>, JoinHandle<()>)> {
-        if !self.controllers.has(pipelines::NAME) {
+        if !self.controllers.has("pipelines") {
             return Ok((None, tokio::spawn(std::future::pending())));
         }
         let path = data_dir.join("buffers.redb");

@@ -7,7 +7,7 @@ use std::{
 };
 
 use api::numaflow::{BufferConfig, JetStreamConfig};
-use controllers::pipelines::buffers::{Buffers, NewBuffer, Services, Waiting};
+use controllers::data_plane::{Buffers, NewBuffer, Services, Waiting};
 use futures::{FutureExt, future::BoxFuture};
 use k8s_openapi::api::core::v1::{Secret, SecretKeySelector};
 use kube::{Api, Client};

@@ -11,15 +11,15 @@
 //! - `vertex`: a Vertex or a MonoVertex becomes numbered pods and Services
 //! - `isbsvc`: where the buffers are
 //! - `scaler`: how many pods, as a policy of `scaling`
-//! - `buffers`: what controllers ask of the data plane
+//!
+//! What is asked of the data plane is in [`crate::data_plane`].
 
-pub mod buffers;
 mod isbsvc;
 mod pipeline;
 mod scaler;
 mod vertex;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use api::numaflow::{InterStepBufferService, MonoVertex, Pipeline, Vertex};
 use engine::{Cached, Engine, Fence, Key, Queue, Scope, Selection, kind::Kind, object::controller_of};
@@ -28,8 +28,10 @@ use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::{CustomResourceExt, Resource};
 use scaling::{Claims, History};
 
-use self::buffers::Services;
-use crate::component::{Component, Context, Lead, Reach, Rule, Running, Runs, Settings};
+use crate::{
+    component::{Component, Context, Lead, Reach, Rule, Running, Runs, Settings},
+    data_plane::{DataPlane, Services},
+};
 
 pub const NAME: &str = "pipelines";
 /// The name under which the API notes which fields are ours.
@@ -69,25 +71,6 @@ pub const COMPONENT: Component = Component {
     reach: Reach::Chosen,
     runs: Runs::Leading(Lead { watch: Some(watches), start: lead }),
 };
-
-/// What moves the messages of pipelines, as the program that runs it knows it.
-#[derive(Clone)]
-pub struct DataPlane {
-    pub services: Arc<dyn Services>,
-    /// The main container of a vertex's pods.
-    pub image: String,
-    pub command: Vec<String>,
-    /// Where embedded buffers are served, if they are.
-    pub embedded_buffers: Option<String>,
-    /// Whether pods may have addresses of this machine, as those of the process node do.
-    pub loopback_pods: bool,
-}
-
-impl fmt::Debug for DataPlane {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DataPlane").field("image", &self.image).field("command", &self.command).finish()
-    }
-}
 
 #[derive(Clone, Debug)]
 pub struct Options {

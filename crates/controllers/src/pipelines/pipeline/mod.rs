@@ -31,11 +31,11 @@ use self::{
 };
 use super::{
     Caches, PIPELINE, Parts,
-    buffers::{Buffers, NewBuffer, Services},
     isbsvc::{NOT_HEALTHY, NoBuffers, find, listen_to_services},
     listen_to_children,
     vertex::token_secret,
 };
+use crate::data_plane::{Buffers, NewBuffer, Services};
 
 pub(super) struct Controller {
     caches: Caches,

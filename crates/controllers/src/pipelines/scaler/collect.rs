@@ -23,11 +23,13 @@ use promql::Labels;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::window::{PodCounters, Seen, Windows};
-use crate::pipelines::{
-    Caches, Parts,
-    buffers::{Buffers, Services, Waiting},
-    isbsvc::find,
-    vertex::{Which, Worker},
+use crate::{
+    data_plane::{Buffers, Services, Waiting},
+    pipelines::{
+        Caches, Parts,
+        isbsvc::find,
+        vertex::{Which, Worker},
+    },
 };
 
 /// Objects without pods are looked at this often: a message that comes is to wake them.

@@ -9,7 +9,7 @@ use super::{
     collect::read_page,
     window::{PodCounters, Seen, Window},
 };
-use crate::pipelines::buffers::Waiting;
+use crate::data_plane::Waiting;
 
 fn pod(uid: &str, created: i64, read: f64) -> PodCounters {
     let read = [("b-0".to_owned(), read)].into();

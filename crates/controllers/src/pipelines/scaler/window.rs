@@ -9,7 +9,7 @@ use decide::vertex::{Buffer, Partition, Sample};
 use engine::Key;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::pipelines::{buffers::Waiting, vertex::Which};
+use crate::{data_plane::Waiting, pipelines::vertex::Which};
 
 /// The longest lookback, and a round more.
 const LONGEST: SignedDuration = SignedDuration::from_secs(610);

@@ -1,9 +1,29 @@
-//! Where buffers are, as controllers see it: made, deleted, and asked how much is waiting.
+//! What moves the messages of pipelines, as the program hands it to controllers: its container, and where buffers are made,
+//! deleted, and asked how much is waiting.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use api::numaflow::BufferConfig;
 use futures::future::BoxFuture;
+
+/// What moves the messages of pipelines, as the program that runs it knows it.
+#[derive(Clone)]
+pub struct DataPlane {
+    pub services: Arc<dyn Services>,
+    /// The main container of a vertex's pods.
+    pub image: String,
+    pub command: Vec<String>,
+    /// Where embedded buffers are served, if they are.
+    pub embedded_buffers: Option<String>,
+    /// Whether pods may have addresses of this machine, as those of the process node do.
+    pub loopback_pods: bool,
+}
+
+impl fmt::Debug for DataPlane {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DataPlane").field("image", &self.image).field("command", &self.command).finish()
+    }
+}
 
 /// What one buffer holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
