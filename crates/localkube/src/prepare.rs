@@ -5,6 +5,7 @@ mod storage;
 mod workload;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
+use schema::builtin::quality_of_service;
 use serde_json::{Value, json};
 
 use crate::{ApiServer, error::Result, limits, object, registry::Kind, storage::ReadAt};
@@ -68,7 +69,8 @@ pub fn namespace(new: &mut Value, old: Option<&Value>, context: &Context<'_>) ->
 pub fn pod(new: &mut Value, old: Option<&Value>, context: &Context<'_>) -> Result<()> {
     if old.is_none() {
         limits::fill_in(new, context.server);
-        new["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(&new["spec"])});
+        // again: a LimitRange may have filled in amounts
+        new["status"] = json!({"phase": "Pending", "qosClass": quality_of_service(new.get("spec"))});
         tolerate_short_outages(new);
         let spec = object::map_at(new, &["spec"]);
         if spec
@@ -112,27 +114,6 @@ fn tolerate_short_outages(pod: &mut Value) {
             );
         }
     }
-}
-
-/// Guaranteed: every container limits CPU and memory and requests just that. Best effort: none says anything.
-fn quality_of_service(spec: &Value) -> &'static str {
-    let containers = || {
-        ["containers", "initContainers"].iter().flat_map(|list| spec[*list].as_array().into_iter().flatten())
-    };
-    let sections =
-        || containers().flat_map(|one| ["requests", "limits"].map(|section| &one["resources"][section]));
-    let says_something = |section: &Value| ["cpu", "memory"].iter().any(|name| section.get(*name).is_some());
-    if !sections().any(says_something) {
-        return "BestEffort";
-    }
-    let guaranteed = containers().all(|container| {
-        ["cpu", "memory"].iter().all(|name| {
-            let limit = &container["resources"]["limits"][*name];
-            let request = container["resources"]["requests"].get(*name).unwrap_or(limit);
-            !limit.is_null() && request == limit
-        })
-    });
-    if guaranteed { "Guaranteed" } else { "Burstable" }
 }
 
 /// The one address and the list of addresses say the same.

@@ -138,6 +138,7 @@ pub(crate) fn object_meta() -> Option<Arc<Schema>> {
 
 pub(crate) use decode::metadata as decode_metadata;
 pub(crate) use describe::{describe, describe_metadata};
+pub use prepare::quality_of_service;
 pub(crate) use prepare::update as prepare_update;
 
 // === impl Row ===

@@ -12,7 +12,7 @@ pub(super) fn create(row: &Row, object: &mut Value, schema: &Schema) {
         let mut fresh = decode::zero(status);
         match row.kind {
             "Pod" => {
-                fresh = json!({ "phase": "Pending", "qosClass": quality(map) });
+                fresh = json!({ "phase": "Pending", "qosClass": quality_of_service(map.get("spec")) });
                 admit_pod(object_mut(map, "spec"));
             }
             "CustomResourceDefinition" => {
@@ -64,10 +64,10 @@ fn admit_pod(spec: &mut Map<String, Value>) {
 
 /// How a pod fares when memory runs out: `Guaranteed` if requests equal limits for both resources of all containers,
 /// `BestEffort` if nothing is said, `Burstable` in between.
-pub(super) fn quality(pod: &Map<String, Value>) -> &'static str {
+pub fn quality_of_service(spec: Option<&Value>) -> &'static str {
     let containers = ["containers", "initContainers"]
         .into_iter()
-        .flat_map(|list| pod.get("spec").and_then(|spec| spec.get(list)?.as_array()).into_iter().flatten());
+        .flat_map(|list| spec.and_then(|spec| spec.get(list)?.as_array()).into_iter().flatten());
     let mut guaranteed = true;
     let mut best_effort = true;
     for container in containers {

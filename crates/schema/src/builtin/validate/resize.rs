@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Errors, spec, status};
-use crate::{FieldError, Path, builtin::prepare::quality, json};
+use crate::{FieldError, Path, builtin::quality_of_service, json};
 
 /// Marks the copies of pods that a node reads from files of its own.
 const MIRROR: &str = "kubernetes.io/config.mirror";
@@ -18,7 +18,7 @@ pub(super) fn validate(new: &Value, old: &Value, errors: &mut Errors) {
     }
     let path = Path::ROOT.child("spec");
     let class = json::text(status(old), "qosClass");
-    if class != new.as_object().map_or("", quality) {
+    if class != quality_of_service(Some(new_spec)) {
         let detail = "Pod QOS Class may not change as a result of resizing";
         errors.push(FieldError::invalid(path, class, detail));
     }
