@@ -12,7 +12,7 @@ use kube::{
     core::Status,
 };
 use serde_json::{Value, json};
-use tracing::{debug, info, warn};
+use tracing::{info, warn};
 
 use crate::{
     cache::{Key, Write, WriteChange, version_number},
@@ -408,12 +408,13 @@ impl Executor {
                 }
                 Ok(Some((target.kind.clone(), write)))
             }
-            // Gone meanwhile: the cache will tell, and there is nothing left to keep up to date.
+            // Gone meanwhile. What the plan would still make belongs to it, and nobody would take that away again.
             Err(kube::Error::Api(status))
                 if status.code == 404 && !matches!(subresource, Some("scale" | "apply")) =>
             {
-                debug!(%target, "no longer exists");
-                Ok(None)
+                let (kind, name) = (target.kind.clone(), target.name.clone());
+                let message = format!("{target} no longer exists");
+                Err(Box::new(Failure { verb: Verb::Update, kind, name, message, conflict: true }))
             }
             Err(error) => Err(Failure::new(Verb::Update, &target.kind, &target.name, &error)),
         }

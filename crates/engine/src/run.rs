@@ -184,7 +184,10 @@ impl Work {
             self.queue.add_after(key.clone(), wait);
         }
         match &outcome.failure {
-            None => self.queue.forget_failures(key),
+            None if failure.is_none() => self.queue.forget_failures(key),
+            // What the plan told of a failure that is over is taken back by the next one. Not at once: a plan that leaves out
+            // what was refused succeeds, and the next one tries it again.
+            None => self.queue.retry(key.clone()),
             Some(failure) => {
                 if failure.conflict {
                     debug!(controller = name, %key, message = failure.message, "outdated, planning again");

@@ -115,7 +115,7 @@ impl Faults {
         let is_write = !matches!(*request.method(), Method::GET | Method::HEAD);
         let query = request.uri().query().unwrap_or_default();
         let is_watch = query.contains("watch=true") || query.contains("watch=1");
-        let fills_a_cache = !is_write && !is_watch && !asks_the_store(query);
+        let fills_a_cache = !is_write && !is_watch && is_paged(query);
         let list = fills_a_cache.then(|| request.uri().path().to_owned());
         {
             let mut state = self.state();
@@ -184,10 +184,10 @@ impl tower::Service<Request<Body>> for Faults {
     }
 }
 
-/// A list of one object, by its name or to learn the present version, is a question that an API server answers from its
-/// store, as it does when a single object is read.
-fn asks_the_store(query: &str) -> bool {
-    query.split('&').any(|part| part == "limit=1" || part.starts_with("fieldSelector=metadata.name"))
+/// Only what fills a cache is read in pages. Every other list is a question about this moment (the members of one object,
+/// the present version), which an API server answers from its store as it does when a single object is read.
+fn is_paged(query: &str) -> bool {
+    query.split('&').any(|part| part.starts_with("limit=") && part != "limit=1")
 }
 
 /// Reads of single objects are never stale either.

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, ResourceExt,
-    api::{Patch, PatchParams, PostParams},
+    api::{DeleteParams, Patch, PatchParams, PostParams},
 };
 use localkube::ApiServer;
 use serde_json::json;
@@ -153,6 +153,71 @@ async fn who_is_no_longer_the_leader_writes_nothing() {
     };
     let failure = executor.execute(vec![nameless]).await.failure.unwrap();
     assert_eq!(failure.message, "an object without a fixed name may be made twice by two leaders: name it");
+}
+
+/// Wants something impossible until it is told that it failed, then nothing; and notes what it was told.
+struct Complainer(Arc<Mutex<Vec<bool>>>);
+
+impl Reconcile for Complainer {
+    fn name(&self) -> &'static str {
+        "complainer"
+    }
+
+    fn kind(&self, _: &Key) -> Option<Kind> {
+        None
+    }
+
+    fn plan<'a>(
+        &'a self,
+        _: &'a Key,
+        failure: Option<&'a Failure>,
+        _: Timestamp,
+    ) -> BoxFuture<'a, Result<Plan, PlanError>> {
+        let is_first = {
+            let mut told = self.0.lock().unwrap();
+            told.push(failure.is_some());
+            told.len() == 1
+        };
+        let target = Target::absent(&CONFIG_MAP, Some("default"), "Not A Name");
+        let impossible = Effect::Apply { target, must_be_absent: false, body: json!({}) };
+        let effects = if is_first { vec![impossible] } else { Vec::new() };
+        Box::pin(async move { Ok(effects.into()) })
+    }
+}
+
+#[tokio::test]
+async fn a_plan_that_knew_of_a_failure_is_followed_by_one_without_it() {
+    let (engine, _) = engine().await;
+    let scope = engine.scope("complainer");
+    let queue: Arc<Queue<Key>> = Arc::default();
+    let told = Arc::default();
+    queue.add(Key::new("default", "one"));
+    scope.run(Complainer(Arc::clone(&told)), queue, engine.executor("test", Fence::open()));
+    while told.lock().unwrap().len() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(told.lock().unwrap().as_slice(), [false, true, false]);
+}
+
+/// A finalizer that comes too late holds nothing: what is made after it would stay for ever.
+#[tokio::test]
+async fn nothing_is_made_for_an_object_that_is_gone() {
+    let (engine, client) = engine().await;
+    let executor = engine.executor("test", Fence::open());
+    let config_maps: Api<ConfigMap> = Api::default_namespaced(client);
+    let owner = config_maps.create(&PostParams::default(), &config_map("owner", "ours")).await.unwrap();
+    config_maps.delete("owner", &DeleteParams::default()).await.unwrap();
+    let child = Effect::Create {
+        kind: CONFIG_MAP,
+        namespace: Some("default".into()),
+        body: json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "child"}}),
+        announce: None,
+    };
+    let hold = json!({"metadata": {"finalizers": ["ballast.dev/test"]}});
+    let hold = Effect::patch(Target::of(&CONFIG_MAP, &owner.metadata), hold);
+    let failure = executor.execute(vec![hold, child]).await.failure.unwrap();
+    assert!(failure.conflict, "{failure:?}");
+    assert!(config_maps.get_opt("child").await.unwrap().is_none());
 }
 
 #[tokio::test]

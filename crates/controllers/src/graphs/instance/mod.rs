@@ -129,8 +129,7 @@ impl Controller {
             return self.let_go(&found, &instance, now).await;
         }
         let Some(Accepted { graph, .. }) = &self.parts.accepted else { return Ok(Plan::default()) };
-        // Its own status that was not written is tried again. Told in that status, it might be the one that is stored, and
-        // nothing would bring the instance back to take it off.
+        // its own status that was not written is no failure of its resources
         let failure = failure.filter(|failure| !failure.conflict && failure.kind != self.parts.kind);
         let told = failure.map(|failure| format!("{} {}: {}", failure.kind, failure.name, failure.message));
         let time = engine::object::time(now).0.to_string();

@@ -95,8 +95,7 @@ impl Controller {
             instance_kind: self.instance_kind.clone(),
             set,
             instances,
-            // A status of the Set's own that was not written is no failure of its instances. Told as one, it would stay: the
-            // next status is then the one that is stored, nothing is written, and nothing brings the Set back.
+            // a status of the Set's own that was not written is no failure of its instances
             failure: failure.filter(|failure| !failure.conflict && failure.kind != self.kind).cloned(),
         })
     }
