@@ -5,6 +5,7 @@
 //! past, a watch loses or repeats events, the server refuses or is slow. A controller passes when the end state is
 //! that of an undisturbed run.
 
+mod metered;
 pub mod trials;
 mod watch;
 mod world;
@@ -26,6 +27,7 @@ use kube::client::Body;
 use serde_json::json;
 
 pub use cluster::eventually;
+pub use metered::Loads;
 pub use world::{RELIST_PERIOD, Start, World};
 
 /// What goes wrong, and how often. The default is: nothing.

@@ -88,17 +88,22 @@ async fn live(
 }
 
 async fn make_pods_ready(client: Client, stop: CancellationToken) {
-    let pods: Api<Pod> = Api::default_namespaced(client);
-    let ready = json!({"status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z", "conditions": [{
-        "type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"
-    }]}});
+    let pods: Api<Pod> = Api::all(client.clone());
+    let since = "2026-01-01T00:00:00Z";
+    let holds = |condition: &str| json!({"type": condition, "status": "True", "lastTransitionTime": since});
+    let ready = json!({"status": {
+        "phase": "Running", "startTime": since,
+        "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+        "conditions": [holds("ContainersReady"), holds("Ready")],
+    }});
     while !stop.is_cancelled() {
         for pod in pods.list(&ListParams::default()).await.into_iter().flatten() {
             let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
             if phase != Some("Running") {
+                let there: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
                 // it may be gone by now
                 let _ =
-                    pods.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&ready)).await;
+                    there.patch_status(&pod.name_any(), &PatchParams::default(), &Patch::Merge(&ready)).await;
             }
         }
         tokio::time::sleep(Duration::from_millis(10)).await;

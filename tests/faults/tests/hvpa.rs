@@ -1,97 +1,25 @@
 //! The Hvpa controller under each kind of fault: workloads get busier, in place and by their template, and every end state
 //! must be that of an undisturbed run. How busy they are is a value here, which all pods of a workload share.
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use anyhow::Result;
 use api::hvpa::Hvpa;
 use controllers::hvpa;
 use faults::{
-    Faults, Plan, RELIST_PERIOD, Start, World, eventually,
+    Faults, Loads, Plan, RELIST_PERIOD, Start, World, eventually,
     trials::{self, Told, Undisturbed},
 };
 use futures::FutureExt;
-use http::{Request, Response};
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
-    client::Body,
 };
 use localkube::ApiServer;
 use serde_json::{Value, json};
 
 const SYNC_PERIOD: Duration = Duration::from_millis(50);
-
-/// An API server with a `metrics.k8s.io` that knows what the pods of each workload use together.
-#[derive(Clone)]
-struct Metered {
-    server: Client,
-    loads: Loads,
-}
-
-/// What the pods of each workload use together, in thousandths of a core.
-#[derive(Clone, Default)]
-struct Loads(Arc<Mutex<BTreeMap<String, u64>>>);
-
-impl Loads {
-    fn set(&self, app: &str, milli: u64) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(app.to_owned(), milli);
-    }
-
-    fn get(&self, app: &str) -> u64 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(app).copied().unwrap_or(CALM)
-    }
-}
-
-impl Metered {
-    async fn answer(self, request: Request<Body>) -> Result<Response<Body>, kube::Error> {
-        if !request.uri().path().starts_with("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods") {
-            return self.server.send(request).await;
-        }
-        let query = request.uri().query().unwrap_or_default();
-        let app = query.rsplit("%3D").next().unwrap_or_default();
-        let pods: Api<Pod> = Api::default_namespaced(self.server.clone());
-        let mut pods = pods.list(&ListParams::default().labels(&format!("app={app}"))).await?.items;
-        pods.retain(|pod| {
-            pod.metadata.deletion_timestamp.is_none()
-                && pod.status.as_ref().and_then(|status| status.phase.as_deref()) == Some("Running")
-        });
-        let share = self.loads.get(app) * 1000 / pods.len().max(1) as u64;
-        let item = |pod: &Pod| {
-            json!({
-                "metadata": {"name": pod.name_any(), "namespace": "default"},
-                "timestamp": jiff::Timestamp::now(), "window": "0s",
-                "containers": [{"name": "main", "usage": {"cpu": format!("{share}u"), "memory": "1Mi"}}],
-            })
-        };
-        let items: Vec<Value> = pods.iter().map(item).collect();
-        let list = json!({
-            "kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": items,
-        });
-        Ok(Response::new(Body::from(list.to_string().into_bytes())))
-    }
-}
-
-impl tower::Service<Request<Body>> for Metered {
-    type Response = Response<Body>;
-    type Error = kube::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, kube::Error>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), kube::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        Box::pin(self.clone().answer(request))
-    }
-}
 
 /// At 30 % utilization these are needs of 280m and 800m: pairs of 2 × 140m and 3 × 267m on the path of the ratio. Neither load
 /// comes near to what its pods request by then, so nothing is assumed of a load that cannot be seen, and both loads are
@@ -105,7 +33,10 @@ async fn world(plans: Vec<Plan>) -> Result<(World, Loads)> {
     let server = ApiServer::open(localkube::Options::default()).await?.client("default");
     controllers::crds::install(&server).await?;
     let loads = Loads::default();
-    let client = Client::new(Metered { server, loads: loads.clone() }, "default");
+    for name in ["placed", "rolled", "goes"] {
+        loads.set(name, CALM);
+    }
+    let client = loads.client(server);
     let store = store::open("memory:", store::Options::default()).await?;
     let start: Start = Arc::new(move |client, end| {
         let options = hvpa::Options {
