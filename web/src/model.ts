@@ -54,7 +54,7 @@ export function replicas(amount: Amount): number | undefined {
 }
 
 export function shownAmount(amount: Amount): string {
-  return typeof amount === "number" ? String(amount) : JSON.stringify(amount);
+  return typeof amount === "object" ? JSON.stringify(amount) : String(amount);
 }
 
 /** All objects that somebody decided about or that have a status, whatever their kind, by kind, namespace and name. */

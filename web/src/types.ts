@@ -2,7 +2,7 @@
 // `tsc` checks these types against it (fixtures.test.ts).
 
 /** A count, or for policies that decide more than one, an object with it. */
-export type Amount = number | { replicas?: number; [other: string]: unknown };
+export type Amount = number | string | { replicas?: number; [other: string]: unknown };
 
 export type Outcome = "nothing" | "written" | { held: string };
 

@@ -4,6 +4,7 @@ use std::{any::TypeId, borrow::Cow, fmt};
 
 use k8s_openapi::NamespaceResourceScope;
 use kube::{Resource, core::ApiResource};
+use serde_json::Value;
 
 /// One row of what an API serves: enough to build any request for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,6 +45,20 @@ pub const HORIZONTAL_POD_AUTOSCALER: Kind =
 // === impl Kind ===
 
 impl Kind {
+    /// What a CustomResourceDefinition with one version defines.
+    pub fn of_crd(crd: &Value) -> Self {
+        let owned = |pointer: &str| {
+            Cow::Owned(crd.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned())
+        };
+        Self {
+            group: owned("/spec/group"),
+            version: owned("/spec/versions/0/name"),
+            kind: owned("/spec/names/kind"),
+            plural: owned("/spec/names/plural"),
+            namespaced: owned("/spec/scope") != "Cluster",
+        }
+    }
+
     const fn row(
         group: &'static str,
         version: &'static str,

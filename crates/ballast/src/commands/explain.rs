@@ -242,11 +242,12 @@ fn text(record: &Record) -> String {
     text
 }
 
-/// A count, or replicas together with sizes.
+/// A count, replicas together with sizes, or what is done to the instances of a Set.
 fn value(value: &Value) -> String {
-    match Plan::deserialize(value) {
-        Ok(plan) => plan.to_string(),
-        Err(_) => value.to_string(),
+    match (value.as_str(), Plan::deserialize(value)) {
+        (Some(words), _) => words.to_owned(),
+        (None, Ok(plan)) => plan.to_string(),
+        (None, Err(_)) => value.to_string(),
     }
 }
 

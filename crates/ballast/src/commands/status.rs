@@ -1,15 +1,21 @@
 //! `ballast status`: what runs in a data directory.
 
-use std::{path::PathBuf, process::ExitCode, time::Duration};
+use std::{fmt::Debug, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
-use k8s_openapi::api::{apps::v1 as apps, core::v1 as core};
+use api::{kro, numaflow};
+use engine::kind::Kind;
+use k8s_openapi::{
+    api::{apps::v1 as apps, core::v1 as core},
+    apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
+};
 use kube::{
-    Api, Resource,
-    api::ListParams,
+    Api, Resource, ResourceExt,
+    api::{DynamicObject, ListParams},
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -42,6 +48,8 @@ struct Report {
     nodes: Share,
     pods: Share,
     workloads: Vec<Workload>,
+    /// Vertices, and Sets with how far their rollouts are.
+    scaled: Vec<Scaled>,
     /// Pods whose containers do not start.
     failures: Vec<Failure>,
 }
@@ -67,6 +75,23 @@ struct Workload {
     name: String,
     ready: i32,
     desired: i32,
+}
+
+/// Something with a count of its own that is none of Kubernetes' own workloads.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Scaled {
+    kind: String,
+    namespace: String,
+    name: String,
+    ready: u64,
+    desired: u64,
+    /// How many are as the newest template wants them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated: Option<u64>,
+    /// What is being done, or waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    progress: Option<String>,
 }
 
 // === impl Status ===
@@ -103,7 +128,7 @@ impl Status {
         let nodes = Api::<core::Node>::all(client.clone()).list(&all).await?;
         let pods = Api::<core::Pod>::all(client.clone()).list(&all).await?;
         let deployments = Api::<apps::Deployment>::all(client.clone()).list(&all).await?;
-        let stateful_sets = Api::<apps::StatefulSet>::all(client).list(&all).await?;
+        let stateful_sets = Api::<apps::StatefulSet>::all(client.clone()).list(&all).await?;
 
         let node_ready = |node: &core::Node| {
             is_ready(node.status.iter().flat_map(|status| status.conditions.iter().flatten()), |condition| {
@@ -131,8 +156,72 @@ impl Status {
             nodes: share(&nodes.items, node_ready),
             pods: share(&pods.items, pod_ready),
             workloads,
+            scaled: scaled(&client).await?,
             failures: pods.iter().filter_map(failure).collect(),
         })
+    }
+}
+
+/// Vertices, and Sets of every definition that has one.
+async fn scaled(client: &kube::Client) -> Result<Vec<Scaled>> {
+    let mut kinds = vec![
+        Kind::namespaced(numaflow::GROUP, "v1alpha1", "Vertex", "vertices"),
+        Kind::namespaced(numaflow::GROUP, "v1alpha1", "MonoVertex", "monovertices"),
+    ];
+    let definitions = list::<kro::ResourceGraphDefinition>(&Api::all(client.clone())).await?;
+    let sets: Vec<String> = definitions.into_iter().filter_map(|one| Some(one.spec.scaling?.kind)).collect();
+    if !sets.is_empty() {
+        let crds = list::<CustomResourceDefinition>(&Api::all(client.clone())).await?;
+        let of_sets = crds.iter().filter(|crd| sets.contains(&crd.spec.names.kind));
+        kinds.extend(of_sets.map(|crd| Kind::of_crd(&json!(crd))));
+    }
+    let mut scaled = Vec::new();
+    for kind in kinds {
+        let api = engine::execute::api(client, &kind, None);
+        scaled.extend(list(&api).await?.iter().map(|object| Scaled::read(&kind, object)));
+    }
+    Ok(scaled)
+}
+
+/// All of a kind; none if it is not served.
+async fn list<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Result<Vec<K>> {
+    match api.list(&ListParams::default()).await {
+        Ok(list) => Ok(list.items),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+impl Scaled {
+    fn read(kind: &Kind, object: &DynamicObject) -> Self {
+        let at = |pointer: &str| object.data.pointer(pointer);
+        let count = |pointer: &str| at(pointer).and_then(Value::as_u64);
+        let conditions = at("/status/conditions").and_then(Value::as_array);
+        let progressing = conditions
+            .into_iter()
+            .flatten()
+            .find(|condition| condition["type"] == "Progressing" && condition["status"] != "False");
+        Self {
+            kind: kind.kind.to_string(),
+            namespace: object.namespace().unwrap_or_default(),
+            name: object.name_any(),
+            ready: count("/status/readyReplicas").unwrap_or(0),
+            desired: count("/spec/replicas").unwrap_or(1),
+            updated: count("/status/updatedReplicas"),
+            progress: progressing.and_then(|condition| condition["message"].as_str().map(str::to_owned)),
+        }
+    }
+
+    fn line(&self) -> String {
+        let Self { kind, namespace, name, ready, desired, updated, progress } = self;
+        let state = match (desired, ready) {
+            (0, 0) => "asleep".to_owned(),
+            _ => format!("{ready} of {desired} ready"),
+        };
+        let updated = updated.filter(|updated| updated < desired);
+        let updated = updated.map(|updated| format!(", {updated} up to date")).unwrap_or_default();
+        let progress = progress.as_ref().map(|progress| format!(" ({progress})")).unwrap_or_default();
+        format!("{kind:<12} {namespace}/{name}: {state}{updated}{progress}")
     }
 }
 
@@ -243,6 +332,9 @@ impl Report {
                 desired => format!("{ready} of {desired} ready"),
             };
             text.push_str(&format!("\n{kind:<12} {namespace}/{name}: {state}"));
+        }
+        for scaled in &self.scaled {
+            text.push_str(&format!("\n{}", scaled.line()));
         }
         for Failure { namespace, pod, why } in &self.failures {
             text.push_str(&format!("\npod {namespace}/{pod} does not start: {why}"));

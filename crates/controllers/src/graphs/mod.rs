@@ -26,6 +26,7 @@ use api::kro::ResourceGraphDefinition;
 use engine::{Engine, Fence, Key, Queue, Scope, Supervisor};
 use futures::FutureExt;
 use kube::{Client, CustomResourceExt};
+use scaling::History;
 
 use crate::component::{Component, Lead, Reach, Rule, Running, Runs};
 pub use figures::Figures;
@@ -57,7 +58,7 @@ pub const COMPONENT: Component = Component {
         watch: None,
         start: |context| {
             let figures = Figures::default();
-            let scope = start(&context.engine, context.fence, &figures);
+            let scope = start(&context.engine, context.fence, &figures, &context.history);
             ready(Running { scope, gauges: Some(Arc::new(move || figures.gauges())) }).boxed()
         },
     }),
@@ -71,16 +72,16 @@ const SET_MANAGER: &str = "ballast-sets";
 /// Runs on an engine of its own until `shutdown` resolves. The CRD has to be installed (see [`api::crds`]).
 pub async fn run(client: Client, relist_period: Duration, shutdown: impl Future<Output = ()>) {
     let engine = Engine::new(client, Supervisor::default(), relist_period);
-    let scope = start(&engine, Fence::open(), &Figures::default());
+    let scope = start(&engine, Fence::open(), &Figures::default(), &History::default());
     shutdown.await;
     scope.stop().await;
 }
 
 /// Runs in the scope that is returned, for as long as that is there.
-pub fn start(engine: &Engine, fence: Fence, figures: &Figures) -> Scope {
+pub fn start(engine: &Engine, fence: Fence, figures: &Figures, history: &History) -> Scope {
     let scope = engine.scope(NAME);
     let queue: Arc<Queue<Key>> = Arc::default();
-    let registry = registry::Registry::new(engine, &scope, &fence, figures);
+    let registry = registry::Registry::new(engine, &scope, &fence, figures, history);
     let controller = definition::Controller::new(engine.client().clone(), &scope, registry, &queue);
     scope.run(controller, queue, engine.executor(MANAGER, fence));
     scope

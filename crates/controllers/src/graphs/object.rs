@@ -43,15 +43,3 @@ pub(super) fn target(kind: &Kind, identity: &Identity, live: Option<&Value>) -> 
 pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
-
-/// The kind that a CustomResourceDefinition with one version defines.
-pub(super) fn kind_of_crd(crd: &Value) -> Kind {
-    let owned = |pointer: &str| text(crd, pointer).to_owned();
-    Kind {
-        group: owned("/spec/group").into(),
-        version: owned("/spec/versions/0/name").into(),
-        kind: owned("/spec/names/kind").into(),
-        plural: owned("/spec/names/plural").into(),
-        namespaced: text(crd, "/spec/scope") != "Cluster",
-    }
-}

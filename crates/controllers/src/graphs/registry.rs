@@ -7,6 +7,7 @@ use std::{
 
 use engine::{Engine, Executor, Fence, Scope, Within, kind::Kind};
 use graph::Graph;
+use scaling::History;
 use tokio::sync::Mutex;
 use tracing::info;
 
@@ -19,6 +20,7 @@ pub(super) struct Registry {
     executor: Executor,
     set_executor: Executor,
     figures: Figures,
+    history: History,
     served: Mutex<HashMap<String, Served>>,
 }
 
@@ -46,7 +48,7 @@ struct Served {
 }
 
 impl Registry {
-    pub fn new(engine: &Engine, scope: &Scope, fence: &Fence, figures: &Figures) -> Self {
+    pub fn new(engine: &Engine, scope: &Scope, fence: &Fence, figures: &Figures, history: &History) -> Self {
         Self {
             client: engine.client().clone(),
             instances: scope.within(instance::NAME),
@@ -54,6 +56,7 @@ impl Registry {
             executor: engine.executor(MANAGER, fence.clone()),
             set_executor: engine.executor(SET_MANAGER, fence.clone()),
             figures: figures.clone(),
+            history: history.clone(),
             served: Mutex::default(),
         }
     }
@@ -77,7 +80,7 @@ impl Registry {
             return;
         }
         let graph = accepted.graph.clone();
-        let kind = object::kind_of_crd(graph.crd());
+        let kind = Kind::of_crd(graph.crd());
         // The caches first: what both versions watch stays watched.
         let scope = self.instances.open();
         let parts = instance::Parts {
@@ -89,8 +92,8 @@ impl Registry {
         let controller = instance::Controller::new(parts, &scope);
         let set = graph.set_crd().map(|crd| {
             let scope = self.sets.open();
-            let controller =
-                set::Controller::new(object::kind_of_crd(crd), kind.clone(), &scope, &self.figures);
+            let set = Kind::of_crd(crd);
+            let controller = set::Controller::new(set, kind.clone(), &scope, &self.figures, &self.history);
             (scope, controller)
         });
         if let Some(old) = all.remove(name) {

@@ -241,7 +241,7 @@ impl Controller {
         };
         let crds = self.generated.by_index(self.by_definition, name);
         match crds.iter().find(|crd| is_instance(crd)) {
-            Some(crd) => self.registry.retire(name, object::kind_of_crd(&object::value(&CRD, crd))).await,
+            Some(crd) => self.registry.retire(name, Kind::of_crd(&object::value(&CRD, crd))).await,
             None => self.registry.forget(name).await,
         }
         self.registry.figures().definition(name, None);

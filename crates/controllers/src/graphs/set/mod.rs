@@ -18,8 +18,9 @@ use futures::future::{BoxFuture, FutureExt};
 use graph::labels;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
+use scaling::History;
 
-use self::plan::{Observed, plan};
+use self::plan::{Observed, Planned, plan};
 use super::Figures;
 
 pub(super) const NAME: &str = "graph-set";
@@ -32,10 +33,17 @@ pub(super) struct Controller {
     /// Instances by the Set that their label names.
     by_set: engine::IndexId,
     figures: Figures,
+    history: History,
 }
 
 impl Controller {
-    pub fn new(kind: Kind, instance_kind: Kind, scope: &Scope, figures: &Figures) -> (Self, Arc<Queue<Key>>) {
+    pub fn new(
+        kind: Kind,
+        instance_kind: Kind,
+        scope: &Scope,
+        figures: &Figures,
+        history: &History,
+    ) -> (Self, Arc<Queue<Key>>) {
         let queue: Arc<Queue<Key>> = Arc::default();
         let instances: Cached<DynamicObject> = scope.dynamic(&instance_kind, Selection::all());
         let by_set = instances.index("set", |instance| {
@@ -50,6 +58,7 @@ impl Controller {
             instances,
             by_set,
             figures: figures.clone(),
+            history: history.clone(),
         };
         controller.listen(&queue);
         (controller, queue)
@@ -122,7 +131,9 @@ impl Reconcile for Controller {
                 self.figures.set(&self.kind.kind, key, None);
                 return Ok(Plan::default());
             };
-            let (plan, figures) = plan(&observed, now);
+            let Planned { plan, figures, record } = plan(&observed, now);
+            let gist = format!("{} {} {:?}", record.reason, record.why, record.outcome);
+            self.history.note(record, gist);
             self.figures.set(&self.kind.kind, key, Some(figures));
             self.figures.planned(NAME, began.elapsed());
             Ok(plan)

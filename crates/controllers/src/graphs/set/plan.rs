@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use decide::rollout::{self, Actions};
+use decide::{
+    Decision, Rule, Step,
+    rollout::{self, Actions},
+};
 use engine::{
     Failure,
     effect::{Announce, Application, Effect, Note, Plan, Propagation, Target},
@@ -12,11 +15,14 @@ use engine::{
 use graph::{labels, plan::is_suspended};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
+use scaling::{Outcome, Record};
 use serde_json::{Value, json};
 
 use super::{children, status};
 use crate::graphs::{SET_MANAGER, figures, object};
 
+/// As records of decisions name it.
+const POLICY: &str = "set";
 /// No single turn makes more than this, so that one typo does not flood the API server.
 const MOST_CREATIONS: u32 = 500;
 
@@ -30,7 +36,14 @@ pub(super) struct Observed {
     pub failure: Option<Failure>,
 }
 
-pub(super) fn plan(observed: &Observed, now: Timestamp) -> (Plan, figures::Set) {
+/// A decision about a Set.
+pub(super) struct Planned {
+    pub plan: Plan,
+    pub figures: figures::Set,
+    pub record: Record,
+}
+
+pub(super) fn plan(observed: &Observed, now: Timestamp) -> Planned {
     let meta = &observed.set.metadata;
     let set = object::value(&observed.kind, &observed.set);
     let template = &set["spec"]["template"];
@@ -66,17 +79,59 @@ pub(super) fn plan(observed: &Observed, now: Timestamp) -> (Plan, figures::Set) 
     let is_rolling_out =
         counts.updated_ready_replicas < counts.replicas || counts.updated_replicas < counts.replicas;
     let figures = figures::Set { desired: spec.replicas, counts, is_rolling_out };
+    let record = |outcome| record(observed, &decision, &figures, outcome, now);
     if is_paused {
-        return (Plan::from(effects), figures);
+        let record = record(Outcome::Held(format!("the annotation {} says so", labels::RECONCILE)));
+        return Planned { plan: Plan::from(effects), record, figures };
     }
     if !strays.is_empty() {
         // who is counted changes, so that the rest waits for the next turn
         effects.extend(strays);
-        return (Plan::from(effects), figures);
+        let record = record(Outcome::Held("instances are taken in or let go first".to_owned()));
+        return Planned { plan: Plan::from(effects), record, figures };
     }
     let how = children::Wanted { set_kind: &observed.kind, set: meta, template, revision: &spec.revision };
     effects.extend(act(observed, &own, &how, &decision.desired));
-    (Plan::from(effects), figures)
+    let does_something = decision.desired != Actions::default();
+    let record = record(if does_something { Outcome::Written } else { Outcome::Nothing });
+    Planned { plan: Plan::from(effects), record, figures }
+}
+
+/// For who asks why. Names of instances are counted, not listed: a Set may have thousands.
+fn record(
+    observed: &Observed,
+    decision: &Decision<rollout::Memory, rollout::Rule>,
+    figures: &figures::Set,
+    outcome: Outcome,
+    now: Timestamp,
+) -> Record {
+    let shown = |Actions { delete, create, update }: &Actions| {
+        let parts = [("delete", delete.len()), ("create", create.len()), ("update", update.len())];
+        let parts: Vec<String> =
+            parts.iter().filter(|(_, n)| *n > 0).map(|(verb, n)| format!("{verb} {n}")).collect();
+        if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+    };
+    let step = |step: &Step<rollout::Rule>| {
+        json!({
+            "rule": step.rule.name(), "before": shown(&step.before), "after": shown(&step.after),
+            "words": step.words().to_string(),
+        })
+    };
+    let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+    Record {
+        at: now,
+        policy: POLICY.to_owned(),
+        object: (&Target::of(&observed.kind, &observed.set.metadata)).into(),
+        current: count(figures.counts.replicas),
+        desired: i32::try_from(figures.desired).unwrap_or(i32::MAX),
+        sizes: None,
+        reason: decision.reason.code.to_owned(),
+        why: decision.why(),
+        outcome,
+        conflict: None,
+        steps: decision.steps.iter().map(step).collect(),
+        next_check: decision.next_check,
+    }
 }
 
 /// Instances that are counted, and what has to be written so that the right ones are: an orphan that bears the Set's

@@ -63,7 +63,7 @@ fn observed(set: Arc<DynamicObject>, instances: Vec<Arc<DynamicObject>>) -> Obse
 }
 
 fn check(observed: &Observed, expected: Expect) {
-    expected.assert_eq(&lines(&plan(observed, at(100)).0));
+    expected.assert_eq(&lines(&plan(observed, at(100)).plan));
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn what_is_missing_is_made_in_growing_batches() {
 #[test]
 fn who_makes_an_instance_twice_gives_it_the_same_name() {
     let names = |instances: Vec<Arc<DynamicObject>>| -> Vec<String> {
-        let text = lines(&plan(&observed(set(json!({})), instances), at(100)).0);
+        let text = lines(&plan(&observed(set(json!({})), instances), at(100)).plan);
         let made = text.lines().filter(|line| line.contains("SuccessfulCreate"));
         made.map(str::to_owned).collect()
     };
@@ -136,7 +136,7 @@ fn a_status_about_another_template_is_not_believed() {
     let updates = |changed| {
         let others = [1, 2].map(|number| instance(number, "old", json!({})));
         let instances = [vec![changed], others.to_vec()].concat();
-        let text = lines(&plan(&observed(set(json!({})), instances), at(100)).0);
+        let text = lines(&plan(&observed(set(json!({})), instances), at(100)).plan);
         text.lines().filter(|line| line.starts_with("apply")).count()
     };
     assert_eq!(updates(of("old")), 0);
@@ -155,7 +155,7 @@ fn a_count_of_an_autoscaler_stays() {
             "fieldsV1": {"f:spec": {"f:replicas": {}}},
         }]}, "spec": {"replicas": 7}}),
     );
-    let text = lines(&plan(&observed(set(json!({"spec": {"replicas": 1}})), vec![scaled]), at(100)).0);
+    let text = lines(&plan(&observed(set(json!({"spec": {"replicas": 1}})), vec![scaled]), at(100)).plan);
     let apply = text.lines().find(|line| line.starts_with("apply")).unwrap();
     assert!(apply.contains(r#""spec":{"text":"new"}"#), "{apply}");
 }
@@ -211,7 +211,7 @@ fn a_paused_set_and_one_that_the_api_refuses_say_so() {
         conflict: false,
     };
     let refused = Observed { failure: Some(failure), ..observed(set(json!({})), vec![]) };
-    let text = lines(&plan(&refused, at(100)).0);
+    let text = lines(&plan(&refused, at(100)).plan);
     let told = text.lines().find(|line| line.starts_with("warning")).unwrap();
     assert_eq!(told, r#"warning ReplicaFailure "row-x: spec.text is immutable" on AppSet shop/row"#);
 }
