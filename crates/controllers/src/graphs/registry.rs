@@ -11,7 +11,7 @@ use scaling::History;
 use tokio::sync::Mutex;
 use tracing::info;
 
-use super::{Figures, MANAGER, SET_MANAGER, instance, object, set};
+use super::{Figures, MANAGER, SET_MANAGER, instance, set};
 
 pub(super) struct Registry {
     client: kube::Client,
