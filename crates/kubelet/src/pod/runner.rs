@@ -17,13 +17,13 @@ use super::{
 };
 use crate::{
     env,
-    launch::{Bind, CANNOT_START, Spec},
+    launch::{Bind, CANNOT_START, Input, Spec, Streams},
     logs::{Log, Query},
     objects::Snapshot,
     probes::{self, Action, Outcome, Target},
     process::{self, Ending, Process, cgroup::Group},
     quantity,
-    registry::Running,
+    registry::{Running, Stdin},
     volumes,
 };
 
@@ -68,11 +68,17 @@ impl Runner {
             async move { log.pump(fifo, stop).await }
         });
         self.register(&log, None);
+        // Held open before the process opens it, or that would wait.
+        let stdin = match Stdin::of(&launch) {
+            Ok(stdin) => stdin,
+            Err(error) => return self.cannot_start(&run, format!("cannot open the input: {error}")).await,
+        };
         match self.context.shared.launcher.spawn(&launch).await {
             Ok(child) => {
                 let session = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
                 let since = Timestamp::now();
                 self.register(&log, Some(Running { id: self.id(), session, since }));
+                self.open(&launch, stdin);
                 let ending = self.supervise(Process::Child(child), session, launch, true).await;
                 log_stop.cancel();
                 let _ = pump.await;
@@ -109,7 +115,11 @@ impl Runner {
             async move { log.pump(fifo, stop).await }
         });
         self.register(&log, Some(Running { id: self.id(), session: identity.pid, since }));
-        let launch = self.launch_spec(&run, &objects).unwrap_or_default();
+        let mut launch = self.launch_spec(&run, &objects).unwrap_or_default();
+        let group = self.context.shared.cgroups.as_ref().and_then(|cgroups| cgroups.existing(&self.id()));
+        launch.cgroup = group.map(|group| group.procs());
+        // The end of the earlier node has ended a stdin that was to be used once.
+        self.open(&launch, Stdin::of(&launch).ok().flatten().filter(|stdin| !stdin.is_once()));
         let ending = self.supervise(process, identity.pid, launch, false).await;
         log_stop.cancel();
         let _ = pump.await;
@@ -153,11 +163,16 @@ impl Runner {
             binds.clear();
         }
         vars.insert(process::ID_VARIABLE.to_owned(), self.id());
+        let input = self
+            .spec
+            .stdin
+            .unwrap_or_default()
+            .then(|| Input { path: run.input(), once: self.spec.stdin_once.unwrap_or_default() });
         Ok(Spec {
             argv,
             env: vars,
             directory: directory.map(Into::into),
-            output: run.output(),
+            streams: Streams::Log { output: run.output(), input },
             record: Some(run.record()),
             cgroup: None,
             binds,
@@ -326,6 +341,13 @@ impl Runner {
     fn register(&self, log: &Arc<Log>, running: Option<Running>) {
         let (uid, name) = (&self.context.uid, &self.spec.name);
         self.context.shared.registry.set_run(uid, name, self.instance, Arc::clone(log), running);
+    }
+
+    /// From now on there may be other commands in the container, and others may watch it.
+    fn open(&self, launch: &Spec, stdin: Option<Stdin>) {
+        let (uid, name) = (&self.context.uid, &self.spec.name);
+        let address = self.context.facts.pod_ip;
+        self.context.shared.registry.open(uid, name, launch.clone(), stdin, address);
     }
 
     fn run_dir(&self) -> RunDir {

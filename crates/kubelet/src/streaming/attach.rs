@@ -1,0 +1,86 @@
+//! `kubectl attach`: what a container says from now on, and what it is told.
+
+use std::{future::pending, io};
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio::{
+    io::AsyncWriteExt,
+    net::unix::pipe,
+    sync::broadcast::{self, error::RecvError},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{remote::Remote, status};
+
+/// What the session needs of the container; taken before the client is told that it is attached.
+pub struct Attached {
+    output: broadcast::Receiver<Bytes>,
+    input: Option<pipe::Sender>,
+}
+
+// === impl Attached ===
+
+impl Attached {
+    /// # Errors
+    /// Says why the container cannot be told anything.
+    pub fn to(site: &crate::registry::Site, stdin: bool) -> Result<Self, String> {
+        let input = match (&site.stdin, stdin) {
+            (_, false) => None,
+            (None, true) => {
+                return Err("the container has no stdin; set stdin: true in its manifest".to_owned());
+            }
+            (Some(own), true) => Some(
+                own.writer().map_err(|error: io::Error| format!("cannot write to the container: {error}"))?,
+            ),
+        };
+        Ok(Self { output: site.log.live(), input })
+    }
+
+    /// Until the container ends, or `over` says that nobody is there any more.
+    pub async fn run(
+        mut self,
+        remote: &mut Remote,
+        ended: &CancellationToken,
+        over: &CancellationToken,
+    ) -> Value {
+        // Both outputs of a container are one stream here.
+        let (client_in, client_out) = (remote.stdin.take(), remote.stdout.take().or(remote.stderr.take()));
+        let feed = async {
+            if let (Some(mut from), Some(mut to)) = (client_in, self.input) {
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+                // Ends it, if it was to be used once.
+                drop(to);
+            }
+            pending().await
+        };
+        let show = async {
+            let Some(mut to) = client_out else { return ended.cancelled().await };
+            loop {
+                let chunk = tokio::select! {
+                    biased;
+                    chunk = self.output.recv() => chunk,
+                    // All that there was has been received.
+                    () = ended.cancelled() => return,
+                };
+                let written = match chunk {
+                    Ok(chunk) => to.write_all(&chunk).await,
+                    Err(RecvError::Lagged(_)) => to.write_all(MISSED).await,
+                    Err(RecvError::Closed) => return,
+                };
+                if written.is_err() {
+                    return ended.cancelled().await;
+                }
+            }
+        };
+        tokio::select! {
+            () = show => {}
+            () = feed => {}
+            () = over.cancelled() => {}
+        }
+        status::success()
+    }
+}
+
+/// The container does not wait for those who watch it.
+const MISSED: &[u8] = b"\r\n[output was left out here: it came faster than it was read]\r\n";
