@@ -9,8 +9,7 @@
 //! container is the launcher ([`launch`]), which the program has to offer as a subcommand.
 //!
 //! What it does not do: pull or unpack images (`command` runs on the host, as the node's user), isolate containers
-//! from the host or from each other, route Services, attach persistent volumes, give containers a terminal
-//! (`tty`; commands that are run in them by `exec` get one). CPU limits
+//! from the host or from each other, route Services, attach persistent volumes. CPU limits
 //! are not enforced; memory limits only where cgroups may be made. `securityContext` has no effect.
 
 use std::{
@@ -44,6 +43,7 @@ mod registry;
 pub mod scheduler;
 mod server;
 mod streaming;
+mod terminal;
 mod usage;
 mod volumes;
 

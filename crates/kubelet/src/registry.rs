@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io,
     net::Ipv4Addr,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
@@ -16,6 +16,7 @@ use crate::{
     launch::{Input, Spec, Streams},
     logs::Log,
     pod::disk::PodDir,
+    terminal::Window,
 };
 
 #[derive(Debug, Default)]
@@ -53,12 +54,15 @@ pub struct Site {
     pub ended: CancellationToken,
 }
 
-/// A container's standard input.
+/// How a container is told something.
 #[derive(Debug)]
-pub struct Stdin {
-    path: PathBuf,
-    /// Keeps it open for the one who may write to it, where there may be only one.
-    once: Option<Mutex<Option<pipe::Sender>>>,
+pub enum Stdin {
+    /// It never ends, whoever comes and goes.
+    Fifo(PathBuf),
+    /// Held open for the first who writes to it; then it ends.
+    Once(Mutex<Option<pipe::Sender>>),
+    /// A terminal is held open for as long as the container is, whether or not it may be written to.
+    Terminal { window: Window, writable: bool },
 }
 
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -246,32 +250,50 @@ impl Registry {
     }
 }
 
+// === impl Site ===
+
+impl Site {
+    /// # Errors
+    /// Says why the container cannot be told anything.
+    pub fn writer(&self) -> Result<pipe::Sender, String> {
+        let opened = match &self.stdin {
+            None | Some(Stdin::Terminal { writable: false, .. }) => {
+                return Err("the container has no stdin; set stdin: true in its manifest".to_owned());
+            }
+            Some(Stdin::Fifo(path)) => open(path),
+            Some(Stdin::Terminal { window, writable: true }) => window.writer(),
+            Some(Stdin::Once(once)) => {
+                let first = once.lock().unwrap_or_else(PoisonError::into_inner).take();
+                first.ok_or_else(|| io::Error::other("stdinOnce is set, and it was used once"))
+            }
+        };
+        opened.map_err(|error| format!("cannot open the container's stdin: {error}"))
+    }
+
+    pub fn window(&self) -> Option<&Window> {
+        match &self.stdin {
+            Some(Stdin::Terminal { window, .. }) => Some(window),
+            _ => None,
+        }
+    }
+}
+
 // === impl Stdin ===
 
 impl Stdin {
-    /// Opens the node's end, if the container is to have a stdin.
+    /// Of a container without a terminal, if it is to have one.
     pub fn of(spec: &Spec) -> io::Result<Option<Self>> {
-        let Streams::Log { input: Some(Input { path, once }), .. } = &spec.streams else { return Ok(None) };
-        let once = match once {
-            true => Some(Mutex::new(Some(open(path)?))),
-            false => None,
-        };
-        Ok(Some(Self { path: path.clone(), once }))
-    }
-
-    pub fn is_once(&self) -> bool {
-        self.once.is_some()
-    }
-
-    /// A way to write to it. One that may be used once ends when this is dropped.
-    pub fn writer(&self) -> io::Result<pipe::Sender> {
-        let Some(once) = &self.once else { return open(&self.path) };
-        let taken = once.lock().unwrap_or_else(PoisonError::into_inner).take();
-        taken.ok_or_else(|| io::Error::other("its stdin was to be used once, and was"))
+        Ok(match &spec.streams {
+            Streams::Log { input: Some(Input { path, once: true }), .. } => {
+                Some(Self::Once(Mutex::new(Some(open(path)?))))
+            }
+            Streams::Log { input: Some(Input { path, once: false }), .. } => Some(Self::Fifo(path.clone())),
+            _ => None,
+        })
     }
 }
 
 /// For reading as well: to open it must not wait for the other end.
-fn open(path: &std::path::Path) -> io::Result<pipe::Sender> {
+fn open(path: &Path) -> io::Result<pipe::Sender> {
     pipe::OpenOptions::new().read_write(true).open_sender(path)
 }

@@ -125,6 +125,7 @@ impl Log {
                     failure = writer.push(&buffer[..n], Timestamp::now()).err().or(failure);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if is_hang_up(&error) => break,
                 Err(error) => return Err(error),
             }
         }
@@ -137,7 +138,7 @@ impl Log {
                     self.tell(&buffer[..n]);
                     writer.push(&buffer[..n], Timestamp::now())?;
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock || is_hang_up(&error) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -207,6 +208,11 @@ impl<'a> Writer<'a> {
         });
         Ok(())
     }
+}
+
+/// How a terminal says that no process has it open any more.
+fn is_hang_up(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 fn append(path: &Path) -> io::Result<File> {

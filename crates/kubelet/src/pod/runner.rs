@@ -1,12 +1,13 @@
 //! One run of one container: from its configuration to its end.
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, io, pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as k8s;
 use rustix::process::Signal;
 use tokio::{
+    net::unix::pipe,
     sync::{mpsc, watch},
     time,
 };
@@ -24,6 +25,7 @@ use crate::{
     process::{self, Ending, Process, cgroup::Group},
     quantity,
     registry::{Running, Stdin},
+    terminal::Terminal,
     volumes,
 };
 
@@ -50,29 +52,24 @@ impl Runner {
     pub async fn start(mut self, objects: Snapshot) {
         let run = self.run_dir();
         let prepared = self.prepare(&run, &objects);
-        let launch = match prepared {
+        let mut launch = match prepared {
             Ok(launch) => launch,
             Err(message) => {
                 let (container, instance) = (self.index, self.instance);
                 return self.send(Event::NotConfigured { container, instance, message }).await;
             }
         };
-        let fifo = match run.open_output() {
-            Ok(fifo) => fifo,
-            Err(error) => return self.cannot_start(&run, format!("cannot open the output: {error}")).await,
+        let (output, stdin) = match self.streams(&run, &mut launch) {
+            Ok(ends) => ends,
+            Err(error) => return self.cannot_start(&run, format!("cannot open its streams: {error}")).await,
         };
         let log = Log::open(run.path());
         let log_stop = CancellationToken::new();
         let pump = tokio::spawn({
             let (log, stop) = (Arc::clone(&log), log_stop.clone());
-            async move { log.pump(fifo, stop).await }
+            async move { log.pump(output, stop).await }
         });
         self.register(&log, None);
-        // Held open before the process opens it, or that would wait.
-        let stdin = match Stdin::of(&launch) {
-            Ok(stdin) => stdin,
-            Err(error) => return self.cannot_start(&run, format!("cannot open the input: {error}")).await,
-        };
         match self.context.shared.launcher.spawn(&launch).await {
             Ok(child) => {
                 let session = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
@@ -118,8 +115,9 @@ impl Runner {
         let mut launch = self.launch_spec(&run, &objects).unwrap_or_default();
         let group = self.context.shared.cgroups.as_ref().and_then(|cgroups| cgroups.existing(&self.id()));
         launch.cgroup = group.map(|group| group.procs());
-        // The end of the earlier node has ended a stdin that was to be used once.
-        self.open(&launch, Stdin::of(&launch).ok().flatten().filter(|stdin| !stdin.is_once()));
+        // The end of the earlier node has ended a stdin that was to be used once, and a terminal.
+        let stdin = Stdin::of(&launch).ok().flatten().filter(|stdin| matches!(stdin, Stdin::Fifo(_)));
+        self.open(&launch, stdin.filter(|_| !self.spec.tty.unwrap_or_default()));
         let ending = self.supervise(process, identity.pid, launch, false).await;
         log_stop.cancel();
         let _ = pump.await;
@@ -138,6 +136,18 @@ impl Runner {
             launch.cgroup = Some(group.procs());
         }
         Ok(launch)
+    }
+
+    /// The node's ends of the container's streams; they have to be open before the container opens its own.
+    fn streams(&self, run: &RunDir, launch: &mut Spec) -> io::Result<(pipe::Receiver, Option<Stdin>)> {
+        if !self.spec.tty.unwrap_or_default() {
+            return Ok((run.open_output()?, Stdin::of(launch)?));
+        }
+        let (terminal, path) = Terminal::open()?;
+        launch.streams = Streams::Terminal(path);
+        launch.env.entry("TERM".to_owned()).or_insert_with(|| "xterm".to_owned());
+        let writable = self.spec.stdin.unwrap_or_default();
+        Ok((terminal.output, Some(Stdin::Terminal { window: terminal.window, writable })))
     }
 
     fn launch_spec(&self, run: &RunDir, objects: &Snapshot) -> Result<Spec, String> {

@@ -1,6 +1,6 @@
 //! `kubectl attach`: what a container says from now on, and what it is told.
 
-use std::{future::pending, io};
+use std::future::pending;
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -12,6 +12,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{remote::Remote, status};
+use crate::registry::Site;
 
 /// What the session needs of the container; taken before the client is told that it is attached.
 pub struct Attached {
@@ -24,28 +25,22 @@ pub struct Attached {
 impl Attached {
     /// # Errors
     /// Says why the container cannot be told anything.
-    pub fn to(site: &crate::registry::Site, stdin: bool) -> Result<Self, String> {
-        let input = match (&site.stdin, stdin) {
-            (_, false) => None,
-            (None, true) => {
-                return Err("the container has no stdin; set stdin: true in its manifest".to_owned());
-            }
-            (Some(own), true) => Some(
-                own.writer().map_err(|error: io::Error| format!("cannot write to the container: {error}"))?,
-            ),
-        };
+    pub fn to(site: &Site, stdin: bool) -> Result<Self, String> {
+        let input = if stdin { Some(site.writer()?) } else { None };
         Ok(Self { output: site.log.live(), input })
     }
 
     /// Until the container ends, or `over` says that nobody is there any more.
-    pub async fn run(
-        mut self,
-        remote: &mut Remote,
-        ended: &CancellationToken,
-        over: &CancellationToken,
-    ) -> Value {
+    pub async fn run(mut self, site: &Site, remote: &mut Remote, over: &CancellationToken) -> Value {
+        let (ended, sizes) = (&site.ended, remote.resize.take());
         // Both outputs of a container are one stream here.
         let (client_in, client_out) = (remote.stdin.take(), remote.stdout.take().or(remote.stderr.take()));
+        let resize = async {
+            if let (Some(window), Some(sizes)) = (site.window(), sizes) {
+                window.follow(sizes).await;
+            }
+            pending().await
+        };
         let feed = async {
             if let (Some(mut from), Some(mut to)) = (client_in, self.input) {
                 let _ = tokio::io::copy(&mut from, &mut to).await;
@@ -76,6 +71,7 @@ impl Attached {
         tokio::select! {
             () = show => {}
             () = feed => {}
+            () = resize => {}
             () = over.cancelled() => {}
         }
         status::success()

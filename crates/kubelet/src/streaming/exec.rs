@@ -21,11 +21,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{remote::Remote, status, terminal::Terminal};
+use super::{remote::Remote, status};
 use crate::{
     launch::{Spec, Streams},
     process::{self, Launcher, StartError},
     registry::Site,
+    terminal::Terminal,
 };
 
 /// What may be left in a pipe or terminal when the command has ended; a process that it leaves behind may go on

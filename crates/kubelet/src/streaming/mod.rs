@@ -39,7 +39,6 @@ mod link;
 mod remote;
 mod spdy;
 mod status;
-mod terminal;
 mod websocket;
 
 /// At the same time on one node.
@@ -247,11 +246,10 @@ async fn run(shared: &Shared, work: Work, transport: Transport, io: Io, _permit:
             finish(remote.finish(&status), &site.ended, stop).await;
         }
         Work::Attach { site, attached, wanted } => {
-            // Whether it is a terminal is the container's affair, and none of ours is.
             let connected = connect(transport, io, wanted, &site, stop).await;
             let Some((mut remote, _)) = connected else { return };
             let over = any(&[remote.link.gone(), stop.clone()]);
-            let status = attached.run(&mut remote, &site.ended, &over).await;
+            let status = attached.run(&site, &mut remote, &over).await;
             finish(remote.finish(&status), &site.ended, stop).await;
         }
         Work::Forward { target, ports, gone } => {

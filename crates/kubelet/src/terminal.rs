@@ -20,6 +20,7 @@ pub struct Terminal {
     pub window: Window,
 }
 
+#[derive(Debug)]
 pub struct Window(File);
 
 /// As clients say it.
@@ -49,6 +50,11 @@ impl Terminal {
 // === impl Window ===
 
 impl Window {
+    /// Another way to write to the terminal.
+    pub fn writer(&self) -> io::Result<pipe::Sender> {
+        pipe::Sender::from_owned_fd_unchecked(self.0.try_clone()?.into())
+    }
+
     /// Follows what the client says of its window.
     pub async fn follow(&self, mut sizes: impl AsyncRead + Unpin) {
         let mut pending = Vec::new();
