@@ -13,7 +13,7 @@ pub const CHUNK: usize = 16 << 10;
 /// Outgoing frames that wait for the connection.
 pub const QUEUE: usize = 4;
 /// How often a silent client is written to, to learn whether it is still there.
-pub const PING_PERIOD: Duration = Duration::from_secs(10);
+pub const PING_PERIOD: Duration = Duration::from_secs(5);
 /// How long a client has to hang up, once everything was said.
 const FAREWELL: Duration = Duration::from_secs(5);
 
