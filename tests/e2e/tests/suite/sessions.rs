@@ -230,6 +230,14 @@ spec:
 ---
 apiVersion: v1
 kind: Pod
+metadata: {name: typed}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: main, image: none, stdin: true, tty: true, command: [sh, -c, "test -t 1 && read line && echo \"<$line>\""]}
+---
+apiVersion: v1
+kind: Pod
 metadata: {name: ticks}
 spec:
   terminationGracePeriodSeconds: 1
@@ -239,6 +247,12 @@ spec:
     let (code, out, err) = told(&kubectl(&place, &["attach", "-i", "echo"], "one\ntwo\n").await?);
     ensure!(code == Some(0) && out.ends_with("got one\ngot two\nend\n"), "{code:?} {out} {err}");
     place.until("pod", "echo", |pod| at(pod, "/status/phase") == "Succeeded").await?;
+
+    // A terminal shows what is typed, and ends lines in its own way.
+    place.until("pod", "typed", |pod| at(pod, "/status/phase") == "Running").await?;
+    let (code, out, err) = told(&kubectl(&place, &["attach", "-i", "typed"], "words\n").await?);
+    ensure!(code == Some(0) && out.contains("<words>\r\n"), "{code:?} {out:?} {err}");
+    ensure!(place.kubectl("logs typed").await?.contains("<words>"));
 
     place.until("pod", "ticks", |pod| at(pod, "/status/phase") == "Running").await?;
     let mut command = place.cluster.kubectl_command()?;
