@@ -9,6 +9,9 @@ use super::{
     websocket::{self, Channel},
 };
 
+/// The stream that tells the size of the client's window; it has nothing to do with the sizes of pods.
+const WINDOW: &str = "resize";
+
 /// Which streams a client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Wanted {
@@ -38,7 +41,7 @@ impl Wanted {
             // A terminal has one output.
             ("stderr", self.stderr && !self.tty),
             ("error", true),
-            ("resize", self.tty),
+            (WINDOW, self.tty),
         ]
     }
 }
