@@ -9,7 +9,7 @@
 //! container is the launcher ([`launch`]), which the program has to offer as a subcommand.
 //!
 //! What it does not do: pull or unpack images (`command` runs on the host, as the node's user), isolate containers
-//! from the host or from each other, route Services, attach persistent volumes, `exec` and `port-forward`. CPU limits
+//! from the host or from each other, route Services, attach persistent volumes. CPU limits
 //! are not enforced; memory limits only where cgroups may be made. `securityContext` has no effect.
 
 use std::{
@@ -42,6 +42,8 @@ mod register;
 mod registry;
 pub mod scheduler;
 mod server;
+mod streaming;
+mod terminal;
 mod usage;
 mod volumes;
 
@@ -111,6 +113,7 @@ struct Shared {
     host_env: env::Vars,
     events: events::Events,
     registry: registry::Registry,
+    sessions: streaming::Sessions,
     capacity: BTreeMap<String, Quantity>,
 }
 
@@ -179,6 +182,7 @@ impl Node {
             host_env: env::inherited(&options.host_env),
             events: events::Events::spawn(client.clone(), "kubelet", options.name.clone()),
             registry: registry::Registry::default(),
+            sessions: streaming::Sessions::default(),
             launcher,
             pods_dir,
             capacity,
@@ -192,6 +196,7 @@ impl Node {
 
         manager::run(&shared, &shutdown).await;
 
+        shared.sessions.stop().await;
         registration.abort();
         register::leave(&shared, port).await;
         server.abort();

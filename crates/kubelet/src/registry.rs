@@ -1,13 +1,23 @@
-//! Which containers there are, for those who ask over HTTP: their logs and what they use.
+//! Which containers there are, for those who ask over HTTP: their logs, what they use, and how to get into them.
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, PoisonError, RwLock},
+    io,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
 use jiff::Timestamp;
+use tokio::net::unix::pipe;
+use tokio_util::sync::CancellationToken;
 
-use crate::{logs::Log, pod::disk::PodDir};
+use crate::{
+    launch::{Input, Spec, Streams},
+    logs::Log,
+    pod::disk::PodDir,
+    terminal::Window,
+};
 
 #[derive(Debug, Default)]
 pub struct Registry {
@@ -20,6 +30,8 @@ struct Pod {
     name: String,
     dir: PodDir,
     containers: BTreeMap<String, Container>,
+    /// Cancelled when the pod is.
+    gone: CancellationToken,
 }
 
 #[derive(Debug, Default)]
@@ -27,6 +39,41 @@ struct Container {
     waiting: Option<String>,
     run: Option<(u32, Arc<Log>)>,
     running: Option<Running>,
+    site: Option<Arc<Site>>,
+}
+
+/// A running container for those who want to get into it.
+#[derive(Debug)]
+pub struct Site {
+    /// How the container itself was started; other commands get the same surroundings.
+    pub spec: Spec,
+    pub log: Arc<Log>,
+    pub stdin: Option<Stdin>,
+    pub address: Ipv4Addr,
+    /// Cancelled when the container has ended and its output is complete.
+    pub ended: CancellationToken,
+}
+
+/// How a container is told something.
+#[derive(Debug)]
+pub enum Stdin {
+    /// It never ends, whoever comes and goes.
+    Fifo(PathBuf),
+    /// Held open for the first who writes to it; then it ends.
+    Once(Mutex<Option<pipe::Sender>>),
+    /// A terminal is held open for as long as the container is, whether or not it may be written to.
+    Terminal { window: Window, writable: bool },
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum NoSite {
+    #[error("pod does not exist")]
+    Pod,
+    /// Whether there never was one or it does not run is all the same to a kubelet.
+    #[error("container not found (\"{0}\")")]
+    Container(String),
+    #[error("pod not found (\"{0}\")")]
+    NothingRuns(String),
 }
 
 /// A running container.
@@ -70,12 +117,15 @@ impl Registry {
         containers: impl Iterator<Item = &'a str>,
     ) {
         let containers = containers.map(|name| (name.to_owned(), Container::default())).collect();
-        let pod = Pod { namespace: namespace.to_owned(), name: name.to_owned(), dir, containers };
+        let (namespace, name, gone) = (namespace.to_owned(), name.to_owned(), CancellationToken::new());
+        let pod = Pod { namespace, name, dir, containers, gone };
         self.write(|pods| pods.insert(uid.to_owned(), pod));
     }
 
     pub fn remove_pod(&self, uid: &str) {
-        self.write(|pods| pods.remove(uid));
+        if let Some(pod) = self.write(|pods| pods.remove(uid)) {
+            pod.gone.cancel();
+        }
     }
 
     /// A run has begun or is known to have been; it is `running` once it has a process.
@@ -90,11 +140,48 @@ impl Registry {
         self.with(uid, container, |entry| {
             entry.run = Some((instance, log));
             entry.running = running;
+            entry.site = None;
         });
     }
 
+    /// Lets others into the container's latest run.
+    pub fn open(&self, uid: &str, container: &str, spec: Spec, stdin: Option<Stdin>, address: Ipv4Addr) {
+        self.write(|pods| {
+            let Some(pod) = pods.get_mut(uid) else { return };
+            let ended = pod.gone.child_token();
+            if let Some(entry) = pod.containers.get_mut(container)
+                && let Some((_, log)) = &entry.run
+            {
+                let log = Arc::clone(log);
+                entry.site = Some(Arc::new(Site { spec, log, stdin, address, ended }));
+            }
+        });
+    }
+
+    /// The way into a running container.
+    pub fn site(&self, namespace: &str, pod: &str, container: &str) -> Result<Arc<Site>, NoSite> {
+        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
+        let found = pods.values().find(|p| p.namespace == namespace && p.name == pod).ok_or(NoSite::Pod)?;
+        let site = found.containers.get(container).and_then(|entry| entry.site.clone());
+        site.ok_or_else(|| NoSite::Container(container.to_owned()))
+    }
+
+    /// Where a pod's ports are, and when they no longer are.
+    pub fn address(&self, namespace: &str, pod: &str) -> Result<(Ipv4Addr, CancellationToken), NoSite> {
+        let pods = self.pods.read().unwrap_or_else(PoisonError::into_inner);
+        let found = pods.values().find(|p| p.namespace == namespace && p.name == pod).ok_or(NoSite::Pod)?;
+        let site = found.containers.values().find_map(|entry| entry.site.as_ref());
+        let site = site.ok_or_else(|| NoSite::NothingRuns(format!("{pod}_{namespace}")))?;
+        Ok((site.address, found.gone.clone()))
+    }
+
     pub fn set_ended(&self, uid: &str, container: &str) {
-        self.with(uid, container, |entry| entry.running = None);
+        self.with(uid, container, |entry| {
+            entry.running = None;
+            if let Some(site) = entry.site.take() {
+                site.ended.cancel();
+            }
+        });
     }
 
     pub fn set_waiting(&self, uid: &str, container: &str, reason: Option<&str>) {
@@ -161,4 +248,52 @@ impl Registry {
     fn write<R>(&self, change: impl FnOnce(&mut BTreeMap<String, Pod>) -> R) -> R {
         change(&mut self.pods.write().unwrap_or_else(PoisonError::into_inner))
     }
+}
+
+// === impl Site ===
+
+impl Site {
+    /// # Errors
+    /// Says why the container cannot be told anything.
+    pub fn writer(&self) -> Result<pipe::Sender, String> {
+        let opened = match &self.stdin {
+            None | Some(Stdin::Terminal { writable: false, .. }) => {
+                return Err("the container has no stdin; set stdin: true in its manifest".to_owned());
+            }
+            Some(Stdin::Fifo(path)) => open(path),
+            Some(Stdin::Terminal { window, writable: true }) => window.writer(),
+            Some(Stdin::Once(once)) => {
+                let first = once.lock().unwrap_or_else(PoisonError::into_inner).take();
+                first.ok_or_else(|| io::Error::other("stdinOnce is set, and it was used once"))
+            }
+        };
+        opened.map_err(|error| format!("cannot open the container's stdin: {error}"))
+    }
+
+    pub fn window(&self) -> Option<&Window> {
+        match &self.stdin {
+            Some(Stdin::Terminal { window, .. }) => Some(window),
+            _ => None,
+        }
+    }
+}
+
+// === impl Stdin ===
+
+impl Stdin {
+    /// Of a container without a terminal, if it is to have one.
+    pub fn of(spec: &Spec) -> io::Result<Option<Self>> {
+        Ok(match &spec.streams {
+            Streams::Log { input: Some(Input { path, once: true }), .. } => {
+                Some(Self::Once(Mutex::new(Some(open(path)?))))
+            }
+            Streams::Log { input: Some(Input { path, once: false }), .. } => Some(Self::Fifo(path.clone())),
+            _ => None,
+        })
+    }
+}
+
+/// For reading as well: to open it must not wait for the other end.
+fn open(path: &Path) -> io::Result<pipe::Sender> {
+    pipe::OpenOptions::new().read_write(true).open_sender(path)
 }

@@ -27,10 +27,11 @@ use crate::{
     Error, Shared,
     logs::{self, Query},
     registry::NoLog,
+    streaming::{self, Kind, Place},
     usage::Usage,
 };
 
-type Body = UnsyncBoxBody<Bytes, std::io::Error>;
+pub type Body = UnsyncBoxBody<Bytes, std::io::Error>;
 
 pub struct Listener {
     listener: TcpListener,
@@ -85,21 +86,21 @@ pub async fn serve(listener: Listener, shared: Arc<Shared>) {
             let Ok(stream) = tls.accept(stream).await else { return };
             let service = service_fn(move |request: Request<Incoming>| {
                 let (shared, usage) = (Arc::clone(&shared), Arc::clone(&usage));
-                async move { Ok::<_, Infallible>(answer(&shared, &usage, &request).await) }
+                async move { Ok::<_, Infallible>(answer(&shared, &usage, request).await) }
             });
             let server = auto::Builder::new(TokioExecutor::new());
-            let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            let _ = server.serve_connection_with_upgrades(TokioIo::new(stream), service).await;
         });
     }
 }
 
-async fn answer(shared: &Arc<Shared>, usage: &Arc<Usage>, request: &Request<Incoming>) -> Response<Body> {
+async fn answer(shared: &Arc<Shared>, usage: &Arc<Usage>, request: Request<Incoming>) -> Response<Body> {
     let segments: Vec<&str> = request.uri().path().split('/').skip(1).collect();
     let query = request.uri().query().unwrap_or_default();
     let is_open = segments.as_slice() == ["healthz"];
     if let Some(token) = &shared.options.token
         && !is_open
-        && !presents(request, token)
+        && !presents(&request, token)
     {
         return text(StatusCode::UNAUTHORIZED, "Unauthorized");
     }
@@ -121,14 +122,15 @@ async fn answer(shared: &Arc<Shared>, usage: &Arc<Usage>, request: &Request<Inco
                 Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
             }
         }
-        (_, ["exec" | "attach" | "portForward" | "run", ..]) => text(
-            StatusCode::NOT_IMPLEMENTED,
-            format!(
-                "{} is not supported by the process node; its pods are processes of this machine, reachable at their \
-                 pod addresses",
-                segments[0]
-            ),
-        ),
+        (&Method::GET | &Method::POST, [kind @ ("exec" | "attach"), namespace, pod, container]) => {
+            let kind = if *kind == "exec" { Kind::Exec } else { Kind::Attach };
+            let place = Place::new(namespace, pod, container);
+            streaming::answer(shared, kind, &place, request)
+        }
+        (&Method::GET | &Method::POST, ["portForward", namespace, pod]) => {
+            let place = Place::new(namespace, pod, "");
+            streaming::answer(shared, Kind::PortForward, &place, request)
+        }
         _ => text(StatusCode::NOT_FOUND, "404 page not found"),
     }
 }
@@ -166,7 +168,7 @@ fn container_logs(
     }
 }
 
-fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
+pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response<Body> {
     let body = Full::new(body.into()).map_err(|never| match never {}).boxed_unsync();
     let mut response = Response::new(body);
     *response.status_mut() = status;

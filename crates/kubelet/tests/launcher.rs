@@ -31,7 +31,8 @@ fn launch(mut command: Command, spec: &Value) -> Output {
 fn spec(directory: &Path, argv: &[&str]) -> Value {
     json!({
         "argv": argv, "env": { "PATH": "/usr/bin:/bin", "ONLY": "this" }, "directory": null,
-        "output": directory.join("output"), "record": directory.join("record.json"), "cgroup": null,
+        "streams": { "Log": { "output": directory.join("output"), "input": null } },
+        "record": directory.join("record.json"), "cgroup": null,
         "binds": [], "scratch": directory.join("scratch"),
     })
 }

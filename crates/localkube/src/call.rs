@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use http::HeaderMap;
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 use schema::FieldError;
 use serde_json::Value;
@@ -32,6 +33,8 @@ pub struct Call {
     pub manager: String,
     pub now: Timestamp,
     pub warnings: Arc<Warnings>,
+    /// What becomes of the connection, for a caller that wants it for another protocol.
+    pub upgrade: Option<OnUpgrade>,
 }
 
 /// What to do about fields that are unknown or given twice.
@@ -83,6 +86,7 @@ impl Call {
             user: self.user.clone(),
             manager: self.manager.clone(),
             warnings: self.warnings.clone(),
+            upgrade: None,
             version: self.version,
             now: self.now,
             target,

@@ -244,6 +244,7 @@ impl Call {
             manager: "ballast".to_owned(),
             now: Timestamp::now(),
             warnings: Arc::new(Warnings::default()),
+            upgrade: None,
         }
     }
 }

@@ -84,6 +84,31 @@ async fn an_account_may_do_what_a_binding_grants_and_nothing_else() {
     assert_eq!(can_i(&client, "", "create", "pods").await["allowed"], true);
 }
 
+/// A WebSocket begins with a GET, which must not be a way around the right to create.
+#[tokio::test]
+async fn to_get_is_not_enough_for_a_session_with_a_pod() {
+    let client = ApiServer::open(Options::default()).await.unwrap().client("default");
+    let pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}});
+    assert_eq!(ask(&client, "", "POST", PODS, pod).await.0, 201);
+    let sessions = ["exec", "attach", "portforward"];
+    let resources = sessions.map(|session| format!("pods/{session}"));
+    for (verb, code) in [("get", 403), ("create", 400)] {
+        let rules = json!([{"apiGroups": [""], "resources": resources, "verbs": [verb]}]);
+        assert_eq!(ask(&client, "", "POST", ROLES, role(verb, rules)).await.0, 201);
+        assert_eq!(ask(&client, "", "POST", BINDINGS, binding("Role", verb)).await.0, 201);
+        for session in sessions {
+            let path = format!("{PODS}/p/{session}?command=true&stdout=true");
+            let (answered, why) = ask(&client, READER, "GET", &path, Value::Null).await;
+            assert_eq!(answered, code, "{why}");
+            let said = match code {
+                403 => format!("cannot create resource \"pods/{session}\""),
+                _ => "pod p does not have a host assigned".to_owned(),
+            };
+            assert!(why["message"].as_str().unwrap().contains(&said), "{why}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_roles_of_every_cluster_are_there() {
     let client = ApiServer::open(Options::default()).await.unwrap().client("default");

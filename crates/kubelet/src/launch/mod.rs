@@ -33,9 +33,7 @@ pub struct Spec {
     pub argv: Vec<String>,
     pub env: BTreeMap<String, String>,
     pub directory: Option<PathBuf>,
-    /// A FIFO or file for stdout and stderr. Opened for reading too: a FIFO then outlives its reader, so that a
-    /// process goes on when its node is killed and started again.
-    pub output: PathBuf,
+    pub streams: Streams,
     /// Where to leave the process's [`Identity`].
     pub record: Option<PathBuf>,
     /// `cgroup.procs` of the group to join.
@@ -43,6 +41,32 @@ pub struct Spec {
     pub binds: Vec<Bind>,
     /// An existing, otherwise unused directory: a mount point for a new root where one is needed.
     pub scratch: PathBuf,
+}
+
+/// Where the standard streams lead.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub enum Streams {
+    #[default]
+    Nowhere,
+    /// Of a container.
+    Log {
+        /// A FIFO or file for stdout and stderr. Opened for reading too: a FIFO then outlives its reader, so that a
+        /// process goes on when its node is killed and started again.
+        output: PathBuf,
+        input: Option<Input>,
+    },
+    /// Of a command beside a container: each to a pipe of the node's, by its path in `/proc`.
+    Pipes { stdin: Option<PathBuf>, stdout: Option<PathBuf>, stderr: Option<PathBuf> },
+    /// All three are one terminal, which also controls the session.
+    Terminal(PathBuf),
+}
+
+/// A FIFO as stdin.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Input {
+    pub path: PathBuf,
+    /// Ends when the node closes it; otherwise it never does.
+    pub once: bool,
 }
 
 /// What the launcher subcommand of a program runs, before it starts any thread.
@@ -71,9 +95,7 @@ fn run() -> Result<std::convert::Infallible, String> {
     if let Some(record) = &spec.record {
         record_identity(record).map_err(|e| format!("cannot write {}: {e}", record.display()))?;
     }
-    let output =
-        open_output(&spec.output).map_err(|e| format!("cannot open {}: {e}", spec.output.display()))?;
-    let null = File::open("/dev/null").map_err(|e| format!("cannot open /dev/null: {e}"))?;
+    let [stdin, stdout, stderr] = spec.streams.open()?;
     if !spec.binds.is_empty() {
         mounts::enter(&spec.binds, &spec.scratch)?;
     }
@@ -84,9 +106,9 @@ fn run() -> Result<std::convert::Infallible, String> {
     let (program, arguments) = spec.argv.split_first().ok_or("there is no command")?;
     let program = find(program, spec.env.get("PATH").map_or("/usr/local/bin:/usr/bin:/bin", String::as_str))?;
     let standard = |e: nix::Error| format!("cannot connect the standard streams: {e}");
-    unistd::dup2_stdin(&null).map_err(standard)?;
-    unistd::dup2_stderr(&output).map_err(standard)?;
-    unistd::dup2_stdout(&output).map_err(standard)?;
+    unistd::dup2_stdin(&stdin).map_err(standard)?;
+    unistd::dup2_stderr(&stderr).map_err(standard)?;
+    unistd::dup2_stdout(&stdout).map_err(standard)?;
     let error = Command::new(&program).arg0(&spec.argv[0]).args(arguments).env_clear().envs(&spec.env).exec();
     Err(format!("exec: \"{}\": {error}", spec.argv[0]))
 }
@@ -102,8 +124,40 @@ fn find(program: &str, path: &str) -> Result<PathBuf, String> {
         .ok_or_else(|| format!("exec: \"{program}\": executable file not found in $PATH"))
 }
 
-fn open_output(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).open(path)
+// === impl Streams ===
+
+impl Streams {
+    fn open(&self) -> Result<[File; 3], String> {
+        let open = |options: &mut OpenOptions, path: &Path| {
+            options.open(path).map_err(|e| format!("cannot open {}: {e}", path.display()))
+        };
+        let duplicate = |file: &File| file.try_clone().map_err(|e| format!("cannot share a stream: {e}"));
+        let null = Path::new("/dev/null");
+        let reading = |path: Option<&Path>| open(OpenOptions::new().read(true), path.unwrap_or(null));
+        let writing = |path: Option<&Path>| open(OpenOptions::new().write(true), path.unwrap_or(null));
+        Ok(match self {
+            Self::Nowhere => [reading(None)?, writing(None)?, writing(None)?],
+            Self::Log { output, input } => {
+                let output = open(OpenOptions::new().read(true).append(true).create(true), output)?;
+                let input = match input {
+                    Some(Input { path, once: false }) => {
+                        open(OpenOptions::new().read(true).write(true), path)?
+                    }
+                    Some(Input { path, once: true }) => reading(Some(path))?,
+                    None => reading(None)?,
+                };
+                [input, duplicate(&output)?, output]
+            }
+            Self::Pipes { stdin, stdout, stderr } => {
+                [reading(stdin.as_deref())?, writing(stdout.as_deref())?, writing(stderr.as_deref())?]
+            }
+            // The first terminal that the leader of a session opens becomes the session's.
+            Self::Terminal(path) => {
+                let terminal = open(OpenOptions::new().read(true).write(true), path)?;
+                [duplicate(&terminal)?, duplicate(&terminal)?, terminal]
+            }
+        })
+    }
 }
 
 /// By rename, so that a node that reads it never sees half of it.

@@ -7,8 +7,12 @@ use std::{
     sync::Arc,
 };
 
+use bytes::Bytes;
 use jiff::Timestamp;
-use tokio::{net::unix::pipe, sync::watch};
+use tokio::{
+    net::unix::pipe,
+    sync::{broadcast, watch},
+};
 use tokio_util::sync::CancellationToken;
 
 mod query;
@@ -21,6 +25,9 @@ pub use read::stream;
 const ROTATE_AT: u64 = 10 << 20;
 /// A line without an end is written in pieces of this size.
 const LONGEST_RECORD: usize = 16 << 10;
+
+/// Chunks of output that those who watch a container may be behind; whoever is slower misses some.
+const LIVE_CHUNKS: usize = 64;
 
 const CURRENT: &str = "log";
 const OLDER: &str = "log.1";
@@ -38,6 +45,8 @@ pub struct Progress {
 pub struct Log {
     directory: PathBuf,
     progress: watch::Sender<Progress>,
+    /// Output as it comes, for those who are attached.
+    live: broadcast::Sender<Bytes>,
     rotate_at: u64,
 }
 
@@ -56,6 +65,7 @@ impl Log {
         Arc::new(Self {
             directory: directory.to_owned(),
             progress: watch::Sender::new(Progress::default()),
+            live: broadcast::Sender::new(LIVE_CHUNKS),
             rotate_at: ROTATE_AT,
         })
     }
@@ -79,6 +89,18 @@ impl Log {
         content
     }
 
+    /// What comes out from now on, as it comes.
+    pub fn live(&self) -> broadcast::Receiver<Bytes> {
+        self.live.subscribe()
+    }
+
+    fn tell(&self, bytes: &[u8]) {
+        if self.live.receiver_count() > 0 {
+            // The last of them may have left just now.
+            let _ = self.live.send(Bytes::copy_from_slice(bytes));
+        }
+    }
+
     /// Copies what comes out of the FIFO until `stop`, and then what is still in it.
     pub async fn pump(&self, fifo: pipe::Receiver, stop: CancellationToken) {
         if let Err(error) = self.copy(fifo, &stop).await {
@@ -98,8 +120,12 @@ impl Log {
             }
             match fifo.try_read(&mut buffer) {
                 // A full disk must not block the container: what cannot be kept is thrown away.
-                Ok(n) => failure = writer.push(&buffer[..n], Timestamp::now()).err().or(failure),
+                Ok(n) => {
+                    self.tell(&buffer[..n]);
+                    failure = writer.push(&buffer[..n], Timestamp::now()).err().or(failure);
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if is_hang_up(&error) => break,
                 Err(error) => return Err(error),
             }
         }
@@ -108,8 +134,11 @@ impl Log {
         loop {
             match rest.read(&mut buffer) {
                 Ok(0) => break,
-                Ok(n) => writer.push(&buffer[..n], Timestamp::now())?,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Ok(n) => {
+                    self.tell(&buffer[..n]);
+                    writer.push(&buffer[..n], Timestamp::now())?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock || is_hang_up(&error) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -179,6 +208,11 @@ impl<'a> Writer<'a> {
         });
         Ok(())
     }
+}
+
+/// How a terminal says that no process has it open any more.
+fn is_hang_up(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
 fn append(path: &Path) -> io::Result<File> {

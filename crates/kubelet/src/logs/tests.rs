@@ -14,6 +14,7 @@ fn log_in(directory: &Path, rotate_at: u64) -> Arc<Log> {
     Arc::new(Log {
         directory: directory.to_owned(),
         progress: watch::Sender::new(Progress::default()),
+        live: broadcast::Sender::new(LIVE_CHUNKS),
         rotate_at,
     })
 }

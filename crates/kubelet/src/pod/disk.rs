@@ -5,7 +5,7 @@
 //! <node>/pods/<uid>/pod.json                  whose directory this is
 //!              volumes/<volume>/
 //!              root/                          mount point, or links where there are no mount namespaces
-//!              containers/<name>/<instance>/  process.json  exit.json  output (FIFO)  log  termination
+//!              containers/<name>/<instance>/  process.json  exit.json  output, input (FIFOs)  log  termination
 //! ```
 
 use std::{
@@ -115,12 +115,14 @@ impl PodDir {
 // === impl RunDir ===
 
 impl RunDir {
-    /// Makes the directory with its FIFO, and forgets the run before the previous one.
+    /// Makes the directory with its FIFOs, and forgets the run before the previous one.
     pub fn create(&self) -> io::Result<()> {
         fs::create_dir_all(&self.0)?;
-        match mkfifo(&self.output(), Mode::S_IRUSR | Mode::S_IWUSR) {
-            Ok(()) | Err(nix::Error::EEXIST) => {}
-            Err(error) => return Err(error.into()),
+        for fifo in [self.output(), self.input()] {
+            match mkfifo(&fifo, Mode::S_IRUSR | Mode::S_IWUSR) {
+                Ok(()) | Err(nix::Error::EEXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
         fs::write(self.termination(), "")?;
         fs::set_permissions(self.termination(), fs::Permissions::from_mode(0o666))?;
@@ -148,6 +150,11 @@ impl RunDir {
     /// Opened for writing too: it never ends, and the container's end closing does not end it.
     pub fn open_output(&self) -> io::Result<pipe::Receiver> {
         pipe::OpenOptions::new().read_write(true).open_receiver(self.output())
+    }
+
+    /// For containers that want one.
+    pub fn input(&self) -> PathBuf {
+        self.0.join("input")
     }
 
     pub fn record(&self) -> PathBuf {

@@ -1,12 +1,13 @@
 //! One run of one container: from its configuration to its end.
 
-use std::{future::pending, pin::pin, sync::Arc, time::Duration};
+use std::{future::pending, io, pin::pin, sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1 as k8s;
 use rustix::process::Signal;
 use tokio::{
+    net::unix::pipe,
     sync::{mpsc, watch},
     time,
 };
@@ -17,13 +18,14 @@ use super::{
 };
 use crate::{
     env,
-    launch::{Bind, CANNOT_START, Spec},
+    launch::{Bind, CANNOT_START, Input, Spec, Streams},
     logs::{Log, Query},
     objects::Snapshot,
     probes::{self, Action, Outcome, Target},
     process::{self, Ending, Process, cgroup::Group},
     quantity,
-    registry::Running,
+    registry::{Running, Stdin},
+    terminal::Terminal,
     volumes,
 };
 
@@ -50,22 +52,22 @@ impl Runner {
     pub async fn start(mut self, objects: Snapshot) {
         let run = self.run_dir();
         let prepared = self.prepare(&run, &objects);
-        let launch = match prepared {
+        let mut launch = match prepared {
             Ok(launch) => launch,
             Err(message) => {
                 let (container, instance) = (self.index, self.instance);
                 return self.send(Event::NotConfigured { container, instance, message }).await;
             }
         };
-        let fifo = match run.open_output() {
-            Ok(fifo) => fifo,
-            Err(error) => return self.cannot_start(&run, format!("cannot open the output: {error}")).await,
+        let (output, stdin) = match self.streams(&run, &mut launch) {
+            Ok(ends) => ends,
+            Err(error) => return self.cannot_start(&run, format!("cannot open its streams: {error}")).await,
         };
         let log = Log::open(run.path());
         let log_stop = CancellationToken::new();
         let pump = tokio::spawn({
             let (log, stop) = (Arc::clone(&log), log_stop.clone());
-            async move { log.pump(fifo, stop).await }
+            async move { log.pump(output, stop).await }
         });
         self.register(&log, None);
         match self.context.shared.launcher.spawn(&launch).await {
@@ -73,6 +75,7 @@ impl Runner {
                 let session = child.id().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
                 let since = Timestamp::now();
                 self.register(&log, Some(Running { id: self.id(), session, since }));
+                self.open(&launch, stdin);
                 let ending = self.supervise(Process::Child(child), session, launch, true).await;
                 log_stop.cancel();
                 let _ = pump.await;
@@ -109,7 +112,12 @@ impl Runner {
             async move { log.pump(fifo, stop).await }
         });
         self.register(&log, Some(Running { id: self.id(), session: identity.pid, since }));
-        let launch = self.launch_spec(&run, &objects).unwrap_or_default();
+        let mut launch = self.launch_spec(&run, &objects).unwrap_or_default();
+        let group = self.context.shared.cgroups.as_ref().and_then(|cgroups| cgroups.existing(&self.id()));
+        launch.cgroup = group.map(|group| group.procs());
+        // The end of the earlier node has ended a stdin that was to be used once, and a terminal.
+        let stdin = Stdin::of(&launch).ok().flatten().filter(|stdin| matches!(stdin, Stdin::Fifo(_)));
+        self.open(&launch, stdin.filter(|_| !self.spec.tty.unwrap_or_default()));
         let ending = self.supervise(process, identity.pid, launch, false).await;
         log_stop.cancel();
         let _ = pump.await;
@@ -128,6 +136,18 @@ impl Runner {
             launch.cgroup = Some(group.procs());
         }
         Ok(launch)
+    }
+
+    /// The node's ends of the container's streams; they have to be open before the container opens its own.
+    fn streams(&self, run: &RunDir, launch: &mut Spec) -> io::Result<(pipe::Receiver, Option<Stdin>)> {
+        if !self.spec.tty.unwrap_or_default() {
+            return Ok((run.open_output()?, Stdin::of(launch)?));
+        }
+        let (terminal, path) = Terminal::open()?;
+        launch.streams = Streams::Terminal(path);
+        launch.env.entry("TERM".to_owned()).or_insert_with(|| "xterm".to_owned());
+        let writable = self.spec.stdin.unwrap_or_default();
+        Ok((terminal.output, Some(Stdin::Terminal { window: terminal.window, writable })))
     }
 
     fn launch_spec(&self, run: &RunDir, objects: &Snapshot) -> Result<Spec, String> {
@@ -153,11 +173,16 @@ impl Runner {
             binds.clear();
         }
         vars.insert(process::ID_VARIABLE.to_owned(), self.id());
+        let input = self
+            .spec
+            .stdin
+            .unwrap_or_default()
+            .then(|| Input { path: run.input(), once: self.spec.stdin_once.unwrap_or_default() });
         Ok(Spec {
             argv,
             env: vars,
             directory: directory.map(Into::into),
-            output: run.output(),
+            streams: Streams::Log { output: run.output(), input },
             record: Some(run.record()),
             cgroup: None,
             binds,
@@ -326,6 +351,13 @@ impl Runner {
     fn register(&self, log: &Arc<Log>, running: Option<Running>) {
         let (uid, name) = (&self.context.uid, &self.spec.name);
         self.context.shared.registry.set_run(uid, name, self.instance, Arc::clone(log), running);
+    }
+
+    /// From now on there may be other commands in the container, and others may watch it.
+    fn open(&self, launch: &Spec, stdin: Option<Stdin>) {
+        let (uid, name) = (&self.context.uid, &self.spec.name);
+        let address = self.context.facts.pod_ip;
+        self.context.shared.registry.open(uid, name, launch.clone(), stdin, address);
     }
 
     fn run_dir(&self) -> RunDir {

@@ -16,7 +16,7 @@ use tokio::{net::TcpStream, time};
 
 use super::{Kind, http};
 use crate::{
-    launch::Spec,
+    launch::{Spec, Streams},
     process::{self, Launcher},
 };
 
@@ -136,7 +136,7 @@ impl Target {
         let output = tempfile_path(&self.scratch);
         let mut spec = self.spec.clone();
         spec.argv = exec.command.clone().unwrap_or_default();
-        spec.output = output.clone();
+        spec.streams = Streams::Log { output: output.clone(), input: None };
         spec.record = None;
         let result = self.run(&spec, timeout).await;
         let said = std::fs::read(&output).unwrap_or_default();

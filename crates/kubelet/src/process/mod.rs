@@ -128,7 +128,6 @@ impl Launcher {
         let target = Path::new("/.ballast-mount-trial");
         let spec = Spec {
             argv: ["/bin/sh", "-c", &format!("test -d {}", target.display())].map(str::to_owned).to_vec(),
-            output: "/dev/null".into(),
             binds: vec![crate::launch::Bind {
                 source: scratch.to_owned(),
                 target: target.to_owned(),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, request::Parts};
+use hyper::upgrade::OnUpgrade;
 use jiff::Timestamp;
 
 use super::{Query, Response, Target, User, Verb, impersonate, json, raw};
@@ -125,6 +126,7 @@ async fn resource(
         manager: manager(&query, &parts.headers),
         warnings: Arc::new(Warnings::default()),
         now: Timestamp::now(),
+        upgrade: parts.extensions.get::<OnUpgrade>().cloned(),
         headers: parts.headers,
         kind,
         version,

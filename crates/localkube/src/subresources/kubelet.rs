@@ -1,6 +1,7 @@
-//! Asking a node's own endpoint, as the real server does for logs and metrics.
+//! Asking a node's own endpoint, as the real server does for logs, metrics and commands in containers.
 
 use bytes::Bytes;
+use http::{HeaderMap, Method};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -60,8 +61,20 @@ pub async fn get(
     kubelet: &Kubelet,
     path: &str,
 ) -> Result<http::Response<hyper::body::Incoming>> {
+    send(server, kubelet, Method::GET, path, HeaderMap::new()).await
+}
+
+/// The response of a node; the connection may go on in another protocol.
+pub async fn send(
+    server: &ApiServer,
+    kubelet: &Kubelet,
+    method: Method,
+    path: &str,
+    headers: HeaderMap,
+) -> Result<http::Response<hyper::body::Incoming>> {
+    let verb = if method == Method::GET { "Get" } else { "Post" };
     let unreachable = |why: String| {
-        ApiError::internal(format!("Get \"https://{}:{}{path}\": {why}", kubelet.host, kubelet.port))
+        ApiError::internal(format!("{verb} \"https://{}:{}{path}\": {why}", kubelet.host, kubelet.port))
     };
     let tcp = TcpStream::connect((kubelet.host.as_str(), kubelet.port))
         .await
@@ -77,12 +90,15 @@ pub async fn get(
         .await
         .map_err(|error| unreachable(error.to_string()))?;
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        if let Err(error) = connection.with_upgrades().await {
             tracing::debug!(%error, "a connection to a node ended");
         }
     });
-    let mut request =
-        http::Request::get(path).header(http::header::HOST, format!("{}:{}", kubelet.host, kubelet.port));
+    let mut request = http::Request::builder().method(method).uri(path);
+    if let Some(all) = request.headers_mut() {
+        *all = headers;
+    }
+    request = request.header(http::header::HOST, format!("{}:{}", kubelet.host, kubelet.port));
     // Who answers elsewhere has proved nothing.
     let is_here = tcp_peer.is_ok_and(|peer| peer.ip().is_loopback());
     if let Some(token) = server.kubelet_token().filter(|_| is_here) {

@@ -1,6 +1,7 @@
 //! What hangs below objects: `status` and `scale` of any kind that declares them, and those of pods.
 
 mod binding;
+mod connect;
 mod eviction;
 pub mod kubelet;
 mod log;
@@ -40,7 +41,7 @@ pub async fn answer(call: Call, verb: Verb, body: &Bytes) -> Result<Response> {
         (Subresource::Finalize, Verb::Update) => finalize(&call, body).await,
         (Subresource::Token, Verb::Create) => token::request(&call, body),
         (Subresource::Exec | Subresource::Attach | Subresource::PortForward, Verb::Get | Verb::Create) => {
-            Err(ApiError::new(501, "NotImplemented", format!("{name} is not supported by this server")))
+            connect::answer(&call, verb).await
         }
         _ => Err(ApiError::method_unknown()),
     }

@@ -10,6 +10,7 @@ mod graphs;
 mod hvpa;
 mod kubectl;
 mod pods;
+mod sessions;
 mod stateful;
 
 use anyhow::Result;
@@ -49,6 +50,14 @@ tests! {
     pods::a_failing_liveness_probe_restarts,
     pods::termination_waits_for_the_process,
     pods::a_container_without_a_command_is_refused,
+    sessions::a_command_runs_in_the_containers_surroundings,
+    sessions::what_cannot_be_run_is_told,
+    sessions::a_terminal_has_the_clients_size,
+    sessions::a_command_ends_with_its_client_and_with_its_pod,
+    sessions::files_are_copied_both_ways,
+    sessions::ports_are_forwarded,
+    sessions::who_attaches_sees_and_is_heard,
+    sessions::clients_other_than_kubectl_have_sessions,
     deletion::background_foreground_and_orphan,
     deletion::a_namespace_takes_its_contents_along,
     custom::a_custom_resource_scales_through_kubectl,
