@@ -82,9 +82,16 @@ pub struct Record {
     /// Who else writes the count, and what to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflict: Option<String>,
-    pub steps: Vec<Value>,
+    pub steps: Steps,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_check: Option<Timestamp>,
+}
+
+/// The chain of a decision, as JSON. It is kept as text because there are many, few are read, and trees are larger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    n: usize,
+    text: Box<str>,
 }
 
 /// What became of it.
@@ -125,6 +132,32 @@ impl Object {
     }
 }
 
+// === impl Steps ===
+
+impl Steps {
+    /// Without those that cannot be written as JSON, which no rule makes.
+    fn of<T: Serialize>(steps: &[T]) -> Self {
+        let texts: Vec<String> = steps.iter().filter_map(|step| serde_json::to_string(step).ok()).collect();
+        Self { n: texts.len(), text: format!("[{}]", texts.join(",")).into() }
+    }
+
+    pub fn values(&self) -> Vec<Value> {
+        serde_json::from_str(&self.text).unwrap_or_default()
+    }
+}
+
+impl Serialize for Steps {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.values().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Steps {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self::of(&Vec::<Value>::deserialize(deserializer)?))
+    }
+}
+
 // === impl Record ===
 
 impl Record {
@@ -138,7 +171,6 @@ impl Record {
     where
         R: Rule<Value: Capacity> + Serialize,
     {
-        let steps = decision.steps.iter().filter_map(|step| serde_json::to_value(step).ok()).collect();
         Self {
             at,
             policy: policy.to_owned(),
@@ -150,7 +182,7 @@ impl Record {
             why: decision.why(),
             outcome,
             conflict: None,
-            steps,
+            steps: Steps::of(&decision.steps),
             next_check: decision.next_check,
         }
     }
@@ -161,7 +193,7 @@ impl Record {
     fn is_like(&self, other: &Self) -> bool {
         (self.current, self.desired, &self.sizes, &self.reason, &self.outcome)
             == (other.current, other.desired, &other.sizes, &other.reason, &other.outcome)
-            && (&self.conflict, self.steps.len()) == (&other.conflict, other.steps.len())
+            && (&self.conflict, self.steps.n) == (&other.conflict, other.steps.n)
     }
 }
 
@@ -356,6 +388,14 @@ mod tests {
         quiet.outcome = Outcome::Nothing;
         let text = serde_json::to_string_pretty(&[record(0, 0, 1), held, quiet]).unwrap();
         expect_test::expect_file!["../../../web/src/fixtures/decisions.json"].assert_eq(&(text + "\n"));
+    }
+
+    #[test]
+    fn a_chain_is_the_same_after_it_was_text() {
+        let record = record(0, 0, 1);
+        let text = serde_json::to_string(&record).unwrap();
+        assert!(record.steps.n > 0 && record.steps.n == record.steps.values().len(), "{text}");
+        assert_eq!(serde_json::from_str::<Record>(&text).unwrap().steps.values(), record.steps.values());
     }
 
     fn object() -> Object {

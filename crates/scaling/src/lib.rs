@@ -32,7 +32,7 @@ pub use capacity::Capacity;
 pub use claims::{Claim, Claims};
 pub use controls::{Controls, Fallback};
 pub use fixed::{Fixed, fixed};
-pub use history::{History, Object, Outcome, Record};
+pub use history::{History, Object, Outcome, Record, Steps};
 pub use memory::{Memories, Remembered};
 pub use policy::{Look, Policy, Subject};
 pub use rescale::{acknowledge, rescale, resize_pod, resize_template};

@@ -151,8 +151,7 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// metrics-server, and the APIService that leads to it. Its Service is an external name, since the API server
-    /// takes no loopback addresses in endpoints.
+    /// metrics-server, and the APIService that leads to it.
     pub async fn start_metrics(&self) -> Result<Running> {
         let path = self.directory.path();
         let [port] = free_ports()?;
@@ -175,27 +174,8 @@ impl ControlPlane {
             ],
             &path.join("metrics-server.log"),
         )?;
+        self.aggregate("metrics.k8s.io", "v1beta1", port).await?;
         let client = self.client().await?;
-        let service = serde_json::json!({
-            "apiVersion": "v1", "kind": "Service",
-            "metadata": {"name": "metrics-server", "namespace": "kube-system"},
-            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
-        });
-        let services: Api<DynamicObject> =
-            Api::namespaced_with(client.clone(), "kube-system", &resource("", "v1", "Service", "services"));
-        services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
-        let api_service = serde_json::json!({
-            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
-            "metadata": {"name": "v1beta1.metrics.k8s.io"},
-            "spec": {
-                "group": "metrics.k8s.io", "version": "v1beta1",
-                "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": true,
-                "service": {"name": "metrics-server", "namespace": "kube-system", "port": port},
-            },
-        });
-        let kind = resource("apiregistration.k8s.io", "v1", "APIService", "apiservices");
-        let api_services: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-        api_services.create(&PostParams::default(), &serde_json::from_value(api_service)?).await?;
         let begun = std::time::Instant::now();
         loop {
             let nodes = http::Request::get("/apis/metrics.k8s.io/v1beta1/nodes").body(Vec::new())?;
@@ -207,6 +187,34 @@ impl ControlPlane {
                 Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
             }
         }
+    }
+
+    /// The APIService of a group that a server on loopback has. Its Service is an external name, since the API server
+    /// takes no loopback addresses in endpoints.
+    pub async fn aggregate(&self, group: &str, version: &str, port: u16) -> Result<()> {
+        let client = self.client().await?;
+        let name = group.replace('.', "-");
+        let service = serde_json::json!({
+            "apiVersion": "v1", "kind": "Service",
+            "metadata": {"name": name, "namespace": "kube-system"},
+            "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
+        });
+        let services: Api<DynamicObject> =
+            Api::namespaced_with(client.clone(), "kube-system", &resource("", "v1", "Service", "services"));
+        services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
+        let api_service = serde_json::json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+            "metadata": {"name": format!("{version}.{group}")},
+            "spec": {
+                "group": group, "version": version,
+                "groupPriorityMinimum": 100, "versionPriority": 100, "insecureSkipTLSVerify": true,
+                "service": {"name": name, "namespace": "kube-system", "port": port},
+            },
+        });
+        let kind = resource("apiregistration.k8s.io", "v1", "APIService", "apiservices");
+        let api_services: Api<DynamicObject> = Api::all_with(client, &kind);
+        api_services.create(&PostParams::default(), &serde_json::from_value(api_service)?).await?;
+        Ok(())
     }
 
     async fn wait_until_ready(&mut self) -> Result<()> {

@@ -233,7 +233,7 @@ fn text(record: &Record) -> String {
     if let Some(conflict) = conflict {
         text.push_str(&format!("\n    conflict: {conflict}"));
     }
-    for step in steps {
+    for step in steps.values() {
         let words = step["words"].as_str().unwrap_or_default();
         let rule = step["rule"].as_str().unwrap_or_default();
         let (before, after) = (value(&step["before"]), value(&step["after"]));

@@ -25,23 +25,37 @@ impl UnmanagedWorkload {
 }
 
 /// Every name that some function depends on.
-pub fn names(functions: &BTreeMap<Arc<str>, Function>) -> HashSet<Arc<str>> {
+pub fn names(functions: &BTreeMap<Arc<str>, Arc<Function>>) -> HashSet<Arc<str>> {
     functions.values().flat_map(|function| function.settings.depends_on.iter().cloned()).collect()
 }
 
 /// Tells functions that wait for each other (they are started all the same), for nothing, or for what does not come.
-pub fn report(functions: &mut BTreeMap<Arc<str>, Function>, unmanaged: &Unmanaged) {
-    let of_functions = functions.iter().map(|(name, function)| Node {
+/// It costs as much as there are dependencies, however many functions there are.
+pub fn report(
+    functions: &mut BTreeMap<Arc<str>, Arc<Function>>,
+    named: &HashSet<Arc<str>>,
+    unmanaged: &Unmanaged,
+) {
+    let is_concerned = |name: &Arc<str>, function: &Function| {
+        !function.settings.depends_on.is_empty() || named.contains(name)
+    };
+    let concerned = functions.iter().filter(|(name, function)| is_concerned(name, function));
+    let of_functions = concerned.map(|(name, function)| Node {
         depends_on: function.settings.depends_on.clone(),
         ..Node::plain(name.clone(), 0, 0)
     });
     let graph =
         Graph::new(of_functions.chain(unmanaged.iter().map(|(name, plain)| plain.node(name))).collect());
     for (name, function) in functions {
+        if function.settings.depends_on.is_empty() {
+            continue;
+        }
         let found = graph.dependencies(name);
         let asleep = |name: &&Arc<str>| unmanaged.get(*name).is_some_and(|plain| plain.wanted == 0);
         let asleep: Vec<&str> = found.waiting_for.iter().filter(asleep).map(AsRef::as_ref).collect();
-        let mut tell = |message: String| function.problems.push(Problem::new("SlimFaas/DependsOn", message));
+        let mut tell = |message: String| {
+            Arc::make_mut(function).problems.push(Problem::new("SlimFaas/DependsOn", message))
+        };
         found.cycle_words(name).into_iter().for_each(&mut tell);
         if !found.unknown.is_empty() {
             tell(format!(

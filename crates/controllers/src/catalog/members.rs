@@ -12,16 +12,16 @@ use ondemand as shared;
 use super::{FUNCTION_LABEL, failure};
 
 /// Kind and name of a workload.
-pub type Workload = (&'static str, String);
+pub type Workload<'a> = (&'static str, &'a str);
 
 /// Pods that count, by workload.
-pub type Members<'a> = HashMap<Workload, Vec<&'a Pod>>;
+pub type Members<'a> = HashMap<Workload<'a>, Vec<&'a Arc<Pod>>>;
 
 pub fn by_workload(pods: &[Arc<Pod>]) -> Members<'_> {
     let mut members = Members::new();
-    for pod in pods.iter().map(Arc::as_ref).filter(|pod| pods::active(pod)) {
+    for pod in pods.iter().filter(|pod| pods::active(pod)) {
         if let Some(name) = label(&pod.metadata, FUNCTION_LABEL) {
-            members.entry(("Function", name.to_owned())).or_default().push(pod);
+            members.entry(("Function", name)).or_default().push(pod);
         }
         if let Some(workload) = workload_of(pod) {
             members.entry(workload).or_default().push(pod);
@@ -32,14 +32,14 @@ pub fn by_workload(pods: &[Arc<Pod>]) -> Members<'_> {
 
 /// A ReplicaSet of a Deployment is called `{deployment}-{hash}`, and its pods carry the hash: what is left without it is
 /// the Deployment's name, so that `fib` never claims a pod of `fib-2`.
-fn workload_of(pod: &Pod) -> Option<Workload> {
+fn workload_of(pod: &Pod) -> Option<Workload<'_>> {
     let owner = controller_of(&pod.metadata)?;
     match owner.kind.as_str() {
-        "StatefulSet" => Some(("StatefulSet", owner.name.clone())),
+        "StatefulSet" => Some(("StatefulSet", &owner.name)),
         "ReplicaSet" => {
             let hash = label(&pod.metadata, "pod-template-hash")?;
             let deployment = owner.name.strip_suffix(hash)?.strip_suffix('-')?;
-            Some(("Deployment", deployment.to_owned()))
+            Some(("Deployment", deployment))
         }
         _ => None,
     }

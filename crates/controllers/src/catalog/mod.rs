@@ -74,10 +74,8 @@ pub struct View {
     pub unmanaged: Arc<Unmanaged>,
     /// What people ask of scaling, for the few functions where they ask for anything.
     pub controls: Arc<BTreeMap<Arc<str>, Controls>>,
-    /// The object behind each function that is ours to scale, in the version that the snapshot shows.
-    pub objects: Arc<BTreeMap<Arc<str>, Target>>,
-    /// Who else writes the counts of those.
-    pub standing: Arc<BTreeMap<Arc<str>, Standing>>,
+    /// The object behind each function that is ours to scale.
+    pub managed: Arc<BTreeMap<Arc<str>, Arc<Managed>>>,
     /// What may be meant as a function, and why it is none.
     pub refused: Arc<[(Target, Problem)]>,
     pub scraped: Arc<[metrics::scrape::Target]>,
@@ -85,10 +83,13 @@ pub struct View {
     pub longest_interval: Duration,
 }
 
-/// What is known of an object besides what it is to have.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Standing {
+/// An object whose count is ours to write.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Managed {
+    /// In the version that the snapshot shows.
+    pub target: Target,
     pub created: Option<Timestamp>,
+    /// Who else writes its count.
     pub writers: Writers,
 }
 
@@ -173,7 +174,7 @@ impl Caches {
                 scaled_objects: self.scaled_objects.all(),
             };
             let view = assembler.assemble(&watched);
-            catalog.publish((*view.snapshot).clone());
+            catalog.publish(view.snapshot.clone());
             sender.send_replace(Arc::new(view));
             self.changed.notified().await;
         }

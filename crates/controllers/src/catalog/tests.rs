@@ -45,8 +45,10 @@ fn check(watched: &Watched, expected: &Expect) {
     for (name, function) in &view.snapshot.functions {
         let target = &function.target;
         out += &format!("{name} {} {} wants {}", target.api_version, target.kind, function.requested);
-        match view.objects.get(name) {
-            Some(object) => out += &format!(" @{}", object.resource_version.as_deref().unwrap_or_default()),
+        match view.managed.get(name) {
+            Some(object) => {
+                out += &format!(" @{}", object.target.resource_version.as_deref().unwrap_or_default())
+            }
             None => out += " not ours to scale",
         }
         if let Some(message) = &function.unschedulable {
@@ -131,6 +133,50 @@ fn what_did_not_change_is_the_same_object() {
     let is_same = |name: &str| Arc::ptr_eq(&before.functions[name], &after.functions[name]);
     assert_eq!((is_same("fib"), is_same("other")), (false, true));
     assert!(Arc::ptr_eq(&before.functions["fib"].settings, &after.functions["fib"].settings));
+}
+
+/// What is taken over from the last time must be what would be made of it now.
+#[test]
+fn many_small_changes_lead_where_one_look_leads() {
+    let depends = |on: &str| json!({"SlimFaas/Function": "true", "SlimFaas/DependsOn": on});
+    let hpa = |of: &str| {
+        object::<HorizontalPodAutoscaler>(json!({
+            "metadata": {"name": of, "namespace": "shop"},
+            "spec": {"maxReplicas": 3,
+                     "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": of}},
+        }))
+    };
+    let fib = || deployment("fib", is_function());
+    let mut watched = Watched::default();
+    let mut assembler = Assembler::new("shop");
+    let changes: Vec<Box<dyn Fn(&mut Watched)>> = vec![
+        Box::new(|watched| watched.deployments = vec![fib(), deployment("api", depends("fib, db"))]),
+        Box::new(|watched| watched.deployments.push(deployment("db", json!({})))),
+        Box::new(|watched| watched.pods.push(pod("db", 1, |_| {}))),
+        Box::new(|watched| watched.pods.push(pod("fib", 1, |pod| pod["status"]["phase"] = "Pending".into()))),
+        Box::new(|watched| watched.pods[1] = pod("fib", 1, |_| {})),
+        Box::new(|watched| watched.autoscalers.push(hpa("fib"))),
+        Box::new(|watched| watched.deployments[0] = deployment("fib", depends("api"))),
+        Box::new(|watched| watched.deployments[2] = deployment("db", is_function())),
+        Box::new(|watched| watched.autoscalers.clear()),
+        Box::new(|watched| watched.pods.clear()),
+        Box::new(|watched| watched.deployments[0] = deployment("fib", json!({}))),
+        Box::new(|watched| watched.deployments[0] = fib()),
+        Box::new(|watched| drop(watched.deployments.remove(2))),
+    ];
+    for (idx, change) in changes.iter().enumerate() {
+        change(&mut watched);
+        let (step_by_step, at_once) =
+            (assembler.assemble(&watched), Assembler::new("shop").assemble(&watched));
+        assert_eq!(format!("{step_by_step:#?}"), format!("{at_once:#?}"), "after change {idx}");
+        let again = assembler.assemble(&watched);
+        for (name, function) in &again.snapshot.functions {
+            assert!(
+                Arc::ptr_eq(function, &step_by_step.snapshot.functions[name]),
+                "{name} after change {idx}"
+            );
+        }
+    }
 }
 
 #[test]
@@ -332,5 +378,5 @@ fn a_scaled_object_is_found_and_an_annotation_may_override_it() {
     );
     let view = Assembler::new("shop").assemble(&watched);
     let keda = Some(scaling::Autoscaler::Keda("events".into()));
-    assert_eq!(view.standing["fib"].writers.autoscaler, keda);
+    assert_eq!(view.managed["fib"].writers.autoscaler, keda);
 }

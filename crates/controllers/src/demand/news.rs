@@ -10,7 +10,7 @@ use decide::demand::{Answer, Scale};
 use engine::{Executor, Key, Queue};
 use jiff::Timestamp;
 use metrics::Database;
-use ondemand::Snapshot;
+use ondemand::{Function, Snapshot};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -20,7 +20,8 @@ use super::{
 };
 use crate::catalog::View;
 
-/// Metrics are looked at this often, also when no scrape was told.
+/// It is looked this often whether anything has to be evaluated: something was scraped, a function is awake that has no
+/// answer yet, or so much time has passed that time alone may have changed the answers.
 const METRICS_EVERY: Duration = Duration::from_secs(1);
 /// Answers older than so many rounds are no answers: old data scales nothing down.
 const ROUNDS_MISSED: u32 = 3;
@@ -107,9 +108,9 @@ impl News {
             scraped.mark_unchanged();
             let view = self.shared.view.borrow().clone();
             let interval = scrape_interval.max(view.longest_interval);
-            let (began, database) = (Instant::now(), database.clone());
+            let (began, database, snapshot) = (Instant::now(), database.clone(), view.snapshot.clone());
             let evaluate = move || {
-                let answers = answers(&mut readings, &database, &view.snapshot, interval);
+                let answers = answers(&mut readings, &database, &snapshot, interval);
                 (readings, answers)
             };
             // A thread of its own: a query may take as long as a wake-up may not.
@@ -122,11 +123,31 @@ impl News {
             self.take_over(Answers { of, good_until: Some(good_until) });
             // Half of one processor at most, however many queries and scrapes there are.
             tokio::time::sleep(began.elapsed().min(METRICS_EVERY)).await;
-            tokio::select! {
-                Ok(()) = scraped.changed() => {}
-                () = tokio::time::sleep(METRICS_EVERY) => {}
+            let due = began + scrape_interval.max(METRICS_EVERY);
+            let mut looked_at = view.snapshot.clone();
+            while Instant::now() < due && !self.lacks_answers(&mut looked_at) {
+                tokio::select! {
+                    Ok(()) = scraped.changed() => break,
+                    () = tokio::time::sleep(METRICS_EVERY) => {}
+                }
             }
         }
+    }
+
+    /// Whether a function that is awake has no answers, of those that are not as they were when this was last asked.
+    fn lacks_answers(&self, looked_at: &mut Arc<Snapshot>) -> bool {
+        let snapshot = self.shared.view.borrow().snapshot.clone();
+        let before = std::mem::replace(looked_at, snapshot);
+        if Arc::ptr_eq(&before, looked_at) {
+            return false;
+        }
+        let known = self.shared.answers.read().unwrap_or_else(PoisonError::into_inner);
+        let is_new = |name: &Arc<str>, function: &Arc<Function>| {
+            before.functions.get(name).is_none_or(|before| !Arc::ptr_eq(before, function))
+        };
+        looked_at.functions.iter().any(|(name, function)| {
+            is_new(name, function) && triggers_of(function).is_some() && !known.of.contains_key(name)
+        })
     }
 
     fn take_over(&self, new: Answers) {
@@ -152,11 +173,8 @@ fn answers(
     snapshot: &Snapshot,
     interval: Duration,
 ) -> HashMap<Arc<str>, Vec<Answer>> {
-    let awake = snapshot.functions.iter().filter(|(_, function)| function.requested > 0);
-    let scaled: Vec<_> = awake
-        .filter_map(|(name, function)| Some((name, function.settings.scaling.scale.as_ref()?)))
-        .filter(|(_, scale)| !scale.triggers.is_empty())
-        .collect();
+    let all = snapshot.functions.iter();
+    let scaled: Vec<_> = all.filter_map(|(name, function)| Some((name, triggers_of(function)?))).collect();
     let queries = scaled.iter().flat_map(|(_, scale)| &scale.triggers);
     let queries: BTreeSet<Arc<str>> = queries.map(|trigger| trigger.query.as_str().into()).collect();
     let now = Timestamp::now().as_millisecond();
@@ -166,6 +184,12 @@ fn answers(
         queries.collect::<Option<Vec<_>>>()
     };
     scaled.into_iter().filter_map(|(name, scale)| Some((name.clone(), of_scale(scale)?))).collect()
+}
+
+/// What is to be evaluated for a function, if it is awake and has anything to evaluate.
+fn triggers_of(function: &Function) -> Option<&Scale> {
+    let scale = function.settings.scaling.scale.as_ref()?;
+    (function.requested > 0 && !scale.triggers.is_empty()).then_some(scale)
 }
 
 /// Those that are new, gone, or not what they were. What is the same is the same object, so this costs next to nothing.

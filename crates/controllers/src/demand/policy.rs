@@ -149,7 +149,8 @@ impl Policy for Demand {
         let Some((name, function)) = view.snapshot.functions.get_key_value(&*key.name) else {
             return Look::Gone;
         };
-        let Some(target) = view.objects.get(name) else { return Look::Gone };
+        let Some(managed) = view.managed.get(name) else { return Look::Gone };
+        let target = &managed.target;
         if shared.caches.are_ahead_of(&target.kind, key, target.resource_version.as_deref()) {
             return Look::NotYet;
         }
@@ -206,11 +207,11 @@ impl Policy for Demand {
     }
 
     fn writers(&self, key: &Key) -> Writers {
-        self.0.view.borrow().standing.get(&*key.name).map(|known| known.writers.clone()).unwrap_or_default()
+        self.0.view.borrow().managed.get(&*key.name).map(|known| known.writers.clone()).unwrap_or_default()
     }
 
     fn created(&self, key: &Key) -> Option<Timestamp> {
-        self.0.view.borrow().standing.get(&*key.name)?.created
+        self.0.view.borrow().managed.get(&*key.name)?.created
     }
 
     fn gone(&self, key: &Key) {
