@@ -146,6 +146,12 @@ impl Steps {
     }
 }
 
+impl FromIterator<Value> for Steps {
+    fn from_iter<I: IntoIterator<Item = Value>>(steps: I) -> Self {
+        Self::of(&steps.into_iter().collect::<Vec<_>>())
+    }
+}
+
 impl Serialize for Steps {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.values().serialize(serializer)
