@@ -142,11 +142,16 @@ impl News {
             return false;
         }
         let known = self.shared.answers.read().unwrap_or_else(PoisonError::into_inner);
-        let is_new = |name: &Arc<str>, function: &Arc<Function>| {
-            before.functions.get(name).is_none_or(|before| !Arc::ptr_eq(before, function))
-        };
         looked_at.functions.iter().any(|(name, function)| {
-            is_new(name, function) && triggers_of(function).is_some() && !known.of.contains_key(name)
+            let before = before.functions.get(name);
+            let is_same = before.is_some_and(|before| Arc::ptr_eq(before, function));
+            // answers to other triggers are none
+            let has_other_triggers = || {
+                before.is_some_and(|before| before.settings.scaling.scale != function.settings.scaling.scale)
+            };
+            !is_same
+                && triggers_of(function).is_some()
+                && (!known.of.contains_key(name) || has_other_triggers())
         })
     }
 
