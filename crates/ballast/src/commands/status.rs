@@ -342,3 +342,32 @@ impl Report {
         text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    #[test]
+    fn a_rollout_is_shown_with_its_progress() {
+        let kind = Kind::namespaced("kro.run", "v1alpha1", "WebAppSet", "webappsets");
+        let shown = |replicas: u64, status: Value| {
+            let object = json!({
+                "metadata": {"name": "tenants", "namespace": "shop"},
+                "spec": {"replicas": replicas}, "status": status,
+            });
+            Scaled::read(&kind, &serde_json::from_value(object).expect("test data")).line()
+        };
+        let progressing =
+            |status: &str| json!({"type": "Progressing", "status": status, "message": "2 to go"});
+        let rolling_out =
+            json!({"readyReplicas": 2, "updatedReplicas": 1, "conditions": [progressing("True")]});
+        let settled = json!({"readyReplicas": 3, "updatedReplicas": 3, "conditions": [progressing("False")]});
+        expect![[r#"
+            WebAppSet    shop/tenants: 2 of 3 ready, 1 up to date (2 to go)
+            WebAppSet    shop/tenants: 3 of 3 ready
+            WebAppSet    shop/tenants: asleep"#]]
+        .assert_eq(&[shown(3, rolling_out), shown(3, settled), shown(0, json!({}))].join("\n"));
+    }
+}

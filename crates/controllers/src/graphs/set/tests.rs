@@ -215,3 +215,36 @@ fn a_paused_set_and_one_that_the_api_refuses_say_so() {
     let told = text.lines().find(|line| line.starts_with("warning")).unwrap();
     assert_eq!(told, r#"warning ReplicaFailure "row-x: spec.text is immutable" on AppSet shop/row"#);
 }
+
+/// For who asks why, with counts instead of names.
+#[test]
+fn a_decision_is_recorded_with_its_steps() {
+    let recorded = |set, instances| {
+        let record = plan(&observed(set, instances), at(100)).record;
+        let steps: Vec<String> = record
+            .steps
+            .values()
+            .iter()
+            .map(|step| format!("{} -> {} {}", step["before"], step["after"], step["words"]))
+            .collect();
+        let (outcome, steps) = (format!("{:?}", record.outcome), steps.join("\n  "));
+        format!(
+            "{} {} -> {} {} {outcome}\n  {steps}\n",
+            record.object, record.current, record.desired, record.reason
+        )
+    };
+    let old = |number| instance(number, "old", json!({}));
+    let paused = json!({"metadata": {"annotations": {"kro.run/reconcile": "suspended"}}});
+    let all = recorded(set(json!({})), vec![old(1)])
+        + &recorded(set(json!({})), vec![old(1), old(2), old(3)])
+        + &recorded(set(paused), vec![old(1), old(2), old(3)]);
+    expect![[r#"
+        AppSet/row 1 -> 3 RollingUpdate Written
+          "nothing" -> "create 2" "1 instances, 3 wanted: 2 more"
+          "create 2" -> "create 2, update 1" "1 outdated, 0 of at most 1 not ready after an update: updates 1 now"
+        AppSet/row 3 -> 3 RollingUpdate Written
+          "nothing" -> "update 1" "3 outdated, 0 of at most 1 not ready after an update: updates 1 now"
+        AppSet/row 3 -> 3 RollingUpdate Held("the annotation kro.run/reconcile says so")
+          "nothing" -> "update 1" "3 outdated, 0 of at most 1 not ready after an update: updates 1 now"
+    "#]].assert_eq(&all);
+}
