@@ -53,7 +53,7 @@ export function replicas(amount: Amount): number | undefined {
   return typeof amount?.replicas === "number" ? amount.replicas : undefined;
 }
 
-export function shownAmount(amount: Amount): string {
+export function shownAmount(amount: Amount | string): string {
   return typeof amount === "object" ? JSON.stringify(amount) : String(amount);
 }
 

@@ -2,7 +2,7 @@
 // `tsc` checks these types against it (fixtures.test.ts).
 
 /** A count, or for policies that decide more than one, an object with it. */
-export type Amount = number | string | { replicas?: number; [other: string]: unknown };
+export type Amount = number | { replicas?: number; [other: string]: unknown };
 
 export type Outcome = "nothing" | "written" | { held: string };
 
@@ -10,8 +10,9 @@ export interface Step {
   rule: string;
   /** The figures that the rule worked on; rules without any have none. */
   input?: unknown;
-  before: Amount;
-  after: Amount;
+  /** In words where it is about the instances of a Set. */
+  before: Amount | string;
+  after: Amount | string;
   words: string;
 }
 
