@@ -138,6 +138,7 @@ fn what_did_not_change_is_the_same_object() {
 /// What is taken over from the last time must be what would be made of it now.
 #[test]
 fn many_small_changes_lead_where_one_look_leads() {
+    type Change<'a> = Box<dyn Fn(&mut Watched) + 'a>;
     let depends = |on: &str| json!({"SlimFaas/Function": "true", "SlimFaas/DependsOn": on});
     let hpa = |of: &str| {
         object::<HorizontalPodAutoscaler>(json!({
@@ -149,7 +150,7 @@ fn many_small_changes_lead_where_one_look_leads() {
     let fib = || deployment("fib", is_function());
     let mut watched = Watched::default();
     let mut assembler = Assembler::new("shop");
-    let changes: Vec<Box<dyn Fn(&mut Watched)>> = vec![
+    let changes: Vec<Change<'_>> = vec![
         Box::new(|watched| watched.deployments = vec![fib(), deployment("api", depends("fib, db"))]),
         Box::new(|watched| watched.deployments.push(deployment("db", json!({})))),
         Box::new(|watched| watched.pods.push(pod("db", 1, |_| {}))),
