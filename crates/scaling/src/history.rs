@@ -135,9 +135,11 @@ impl Object {
 // === impl Steps ===
 
 impl Steps {
-    /// Without those that cannot be written as JSON, which no rule makes.
+    /// Without those that cannot be written as JSON, which no rule makes. By way of a value, so that the same steps are
+    /// always the same text.
     fn of<T: Serialize>(steps: &[T]) -> Self {
-        let texts: Vec<String> = steps.iter().filter_map(|step| serde_json::to_string(step).ok()).collect();
+        let values = steps.iter().filter_map(|step| serde_json::to_value(step).ok());
+        let texts: Vec<String> = values.map(|step| step.to_string()).collect();
         Self { n: texts.len(), text: format!("[{}]", texts.join(",")).into() }
     }
 
