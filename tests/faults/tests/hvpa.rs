@@ -141,7 +141,6 @@ async fn settled(world: &World, name: &str, held: u64) -> Result<()> {
 
 /// What the user does, and what is there in the end.
 async fn story(plans: Vec<Plan>, expected: Option<&str>) -> Told {
-    let begins_in_the_past = plans.iter().any(|plan| plan.stale_lists);
     let (world, loads) = world(plans).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(world.client.clone());
     let hvpas: Api<Hvpa> = Api::default_namespaced(world.client.clone());
@@ -169,11 +168,7 @@ async fn story(plans: Vec<Plan>, expected: Option<&str>) -> Told {
         Ok(if told.contains(&"Ready False TargetConflict".to_owned()) { Ok(()) } else { Err(told) })
     })
     .await?;
-    let state = trials::lasting(expected, async || {
-        let state = end_state(&world).await?;
-        Ok(if begins_in_the_past { without_the_guess(&state) } else { state })
-    })
-    .await?;
+    let state = trials::lasting(expected, async || end_state(&world).await).await?;
     Ok((state, world.end().await?))
 }
 
@@ -199,12 +194,6 @@ async fn end_state(world: &World) -> Result<String> {
         lines.push(format!("hvpa {} applied {} of {size}", hvpa["metadata"]["name"], applied["replicas"]));
     }
     Ok(lines.join("\n"))
-}
-
-/// Who sees the present load on the pods of the past may take them for saturated and give 1.4 times what is needed, which is
-/// given back after half an hour: 3 x 374m for 3 x 267m, 2 x 196m for 2 x 140m. Nothing else may differ.
-fn without_the_guess(state: &str) -> String {
-    state.replace("374m", "267m").replace("196m", "140m")
 }
 
 async fn undisturbed() -> Result<Undisturbed> {
