@@ -78,8 +78,7 @@ impl Executor {
             return Ok(());
         }
         warn!(%kind, name, ?verb, "not written: this process is no longer the leader");
-        let message = "this process is no longer the leader".to_owned();
-        Err(Box::new(Failure { verb, kind: kind.clone(), name: name.to_owned(), message, conflict: true }))
+        Err(Failure::conflict(verb, kind, name, "this process is no longer the leader"))
     }
 
     pub async fn execute(&self, effects: Vec<Effect>) -> Outcome {
@@ -259,10 +258,7 @@ impl Executor {
 
     async fn confirm(&self, target: &Target) -> Result<(), Box<Failure>> {
         let api = self.api(&target.kind, target.namespace.as_deref());
-        let fail = |message: String| {
-            let (kind, name) = (target.kind.clone(), target.name.clone());
-            Box::new(Failure { verb: Verb::Confirm, kind, name, message, conflict: true })
-        };
+        let fail = |message: String| Failure::conflict(Verb::Confirm, &target.kind, &target.name, message);
         match api.get_metadata_opt(&target.name).await {
             Ok(Some(live)) if live.metadata.uid.as_deref() != Some(&target.uid) => {
                 Err(fail(format!("{target} was replaced by another object of that name")))
@@ -283,8 +279,7 @@ impl Executor {
             Ok(None) => Ok(()),
             Ok(Some(_)) => {
                 let message = format!("{target} already exists");
-                let (kind, name) = (target.kind.clone(), target.name.clone());
-                Err(Box::new(Failure { verb: Verb::Create, kind, name, message, conflict: true }))
+                Err(Failure::conflict(Verb::Create, &target.kind, &target.name, message))
             }
             Err(error) => Err(Failure::new(Verb::Create, &target.kind, &target.name, &error)),
         }
@@ -412,9 +407,8 @@ impl Executor {
             Err(kube::Error::Api(status))
                 if status.code == 404 && !matches!(subresource, Some("scale" | "apply")) =>
             {
-                let (kind, name) = (target.kind.clone(), target.name.clone());
                 let message = format!("{target} no longer exists");
-                Err(Box::new(Failure { verb: Verb::Update, kind, name, message, conflict: true }))
+                Err(Failure::conflict(Verb::Update, &target.kind, &target.name, message))
             }
             Err(error) => Err(Failure::new(Verb::Update, &target.kind, &target.name, &error)),
         }
@@ -497,6 +491,12 @@ fn namespace_terminating(status: &Status) -> bool {
 // === impl Failure ===
 
 impl Failure {
+    /// The plan was made from what is no longer so.
+    fn conflict(verb: Verb, kind: &Kind, name: &str, message: impl Into<String>) -> Box<Self> {
+        let (kind, name, message) = (kind.clone(), name.to_owned(), message.into());
+        Box::new(Self { verb, kind, name, message, conflict: true })
+    }
+
     fn new(verb: Verb, kind: &Kind, name: &str, error: &kube::Error) -> Box<Self> {
         let (message, conflict) = match error {
             kube::Error::Api(status) => (status.message.clone(), status.code == 409),
