@@ -121,6 +121,14 @@ impl Source {
         }
     }
 
+    /// Where the API is now. A list of one is answered from its store, whatever else the API answers from memory.
+    async fn present_version(&self) -> kube::Result<u64> {
+        let request = Request::new(&self.url).list_metadata(&ListParams::default().limit(1));
+        let list: ObjectList<Metadata> =
+            self.client.request(request.map_err(kube::Error::BuildRequest)?).await?;
+        Ok(version_number(list.metadata.resource_version.as_deref()))
+    }
+
     async fn list<K: Clone + DeserializeOwned>(&self, params: &ListParams) -> kube::Result<ObjectList<K>> {
         let request = Request::new(&self.url);
         let request = if self.is_metadata { request.list_metadata(params) } else { request.list(params) };
@@ -139,6 +147,11 @@ async fn list<K>(source: &Source, cache: &Cache<K>, believe_old: bool) -> Result
 where
     K: Resource + Clone + DeserializeOwned + Debug,
 {
+    // The first list too can be a stale read: then a new leader would undo what the one before it did.
+    let known = match cache.is_synced() {
+        true => cache.version(),
+        false => source.present_version().await.map_err(Error::List)?.max(cache.version()),
+    };
     let mut params = ListParams::default().limit(PAGE).labels(&source.labels);
     let mut objects = Vec::new();
     let version = loop {
@@ -149,7 +162,7 @@ where
             None => break page.metadata.resource_version.unwrap_or_default(),
         }
     };
-    let (got, known) = (version_number(Some(&version)), cache.version());
+    let got = version_number(Some(&version));
     if got < known && !believe_old {
         return Err(Error::OldList { got, known });
     }
@@ -200,5 +213,67 @@ where
         if quiet && began.elapsed() < FIRST_PAUSE {
             tokio::time::sleep(FIRST_PAUSE).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        convert::Infallible,
+        sync::{Mutex, PoisonError},
+    };
+
+    use http::{Request, Response};
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::{ResourceExt, client::Body};
+    use serde_json::json;
+
+    use super::*;
+    use crate::kind::CONFIG_MAP;
+
+    /// The present is version 20. Lists that fill a cache are answered with `lists`, one after the other.
+    fn api(lists: Vec<(&'static str, &'static str)>) -> Client {
+        let lists = Arc::new(Mutex::new(lists.into_iter()));
+        let answer = move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let lists = lists.clone();
+            async move {
+                if query.contains("watch=true") {
+                    std::future::pending::<()>().await;
+                }
+                let next = || lists.lock().unwrap_or_else(PoisonError::into_inner).next();
+                let (version, name) = match query.contains("limit=1&") || query.ends_with("limit=1") {
+                    true => ("20", "any"),
+                    false => next().expect("a list too many"),
+                };
+                let list = json!({
+                    "apiVersion": "v1", "kind": "ConfigMapList", "metadata": {"resourceVersion": version},
+                    "items": [{"metadata": {"name": name, "namespace": "default", "resourceVersion": "5"}}],
+                });
+                Ok::<_, Infallible>(Response::new(Body::from(list.to_string().into_bytes())))
+            }
+        };
+        Client::new(tower::service_fn(answer), "default")
+    }
+
+    /// What the cache holds when it is first filled.
+    async fn first(lists: Vec<(&'static str, &'static str)>) -> (u64, String) {
+        let cache: Arc<Cache<ConfigMap>> = Arc::default();
+        let source = Source::new::<ConfigMap>(&api(lists), &CONFIG_MAP, &Selection::all());
+        let informer = tokio::spawn(run(source, cache.clone(), Duration::from_secs(3600)));
+        cache.synced().await;
+        informer.abort();
+        (cache.version(), cache.all().iter().map(|object| object.name_any()).collect())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cache_begins_in_the_present() {
+        assert_eq!(first(vec![("20", "now")]).await, (20, "now".into()));
+        assert_eq!(first(vec![("19", "before"), ("7", "long ago"), ("21", "now")]).await, (21, "now".into()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_store_that_went_back_is_believed_in_the_end() {
+        assert_eq!(first(vec![("7", "restored"); 6]).await, (7, "restored".into()));
     }
 }

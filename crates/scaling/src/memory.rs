@@ -94,10 +94,6 @@ impl<M: Clone + Default + PartialEq + Serialize + DeserializeOwned> Memories<M> 
         self.known().keys().cloned().collect()
     }
 
-    pub fn has(&self, key: &Key) -> bool {
-        self.known().contains_key(key)
-    }
-
     pub fn get(&self, key: &Key) -> Remembered<M> {
         self.known().get(key).map(|known| known.now.clone()).unwrap_or_default()
     }

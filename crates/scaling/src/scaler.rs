@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use engine::{
@@ -29,9 +29,6 @@ const CONFLICT: &str = "ConflictingWriter";
 const STORE_RETRY: SignedDuration = SignedDuration::from_secs(1);
 /// Until what is known has caught up with what was written.
 const CATCH_UP: SignedDuration = SignedDuration::from_millis(10);
-/// What an earlier leader remembered of an object is kept for so long although the object cannot be seen: the first list of
-/// a new leader may be an old one.
-const ABSENCE_BELIEVED: SignedDuration = SignedDuration::from_mins(1);
 
 pub struct Scaler<P: Policy> {
     policy: P,
@@ -40,26 +37,11 @@ pub struct Scaler<P: Policy> {
     claims: Claims,
     /// Conflicts that people have been told of.
     told: Mutex<HashMap<Key, String>>,
-    sightings: Mutex<HashMap<Key, Sighting>>,
-}
-
-/// Of an object, by this leader.
-enum Sighting {
-    Seen,
-    /// Never, and looked for since.
-    MissedSince(Timestamp),
 }
 
 impl<P: Policy> Scaler<P> {
     pub fn new(policy: P, memories: Memories<P::Memory>, history: History) -> Self {
-        Self {
-            policy,
-            memories,
-            history,
-            claims: Claims::default(),
-            told: Mutex::default(),
-            sightings: Mutex::default(),
-        }
+        Self { policy, memories, history, claims: Claims::default(), told: Mutex::default() }
     }
 
     /// Among other policies of this process: an object that another one decides about is left to that.
@@ -101,17 +83,11 @@ impl<P: Policy> Scaler<P> {
 
     async fn turn(&self, key: &Key, now: Timestamp) -> Result<Plan, PlanError> {
         let subject = match self.policy.look(key, now) {
-            Look::Found(subject) => {
-                self.sightings().insert(key.clone(), Sighting::Seen);
-                subject
-            }
+            Look::Found(subject) => subject,
             Look::NotYet => {
                 return Ok(Plan { effects: Vec::new(), next: Some(later(now, CATCH_UP)) });
             }
             Look::Gone => {
-                if let Some(until) = self.may_be_back(key, now) {
-                    return Ok(Plan { effects: Vec::new(), next: Some(until) });
-                }
                 self.forget(key).await;
                 return Ok(Plan::default());
             }
@@ -186,21 +162,7 @@ impl<P: Policy> Scaler<P> {
         Ok(plan)
     }
 
-    /// Until when an object that is missing may be one that this leader has yet to see.
-    fn may_be_back(&self, key: &Key, now: Timestamp) -> Option<Timestamp> {
-        let mut sightings = self.sightings();
-        let sighting = sightings.entry(key.clone()).or_insert(Sighting::MissedSince(now));
-        let Sighting::MissedSince(since) = sighting else { return None };
-        let until = later(*since, ABSENCE_BELIEVED);
-        (now < until && self.memories.has(key)).then_some(until)
-    }
-
-    fn sightings(&self) -> MutexGuard<'_, HashMap<Key, Sighting>> {
-        self.sightings.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     async fn forget(&self, key: &Key) {
-        self.sightings().remove(key);
         self.memories.forget(key).await;
         self.claims.release(key, self.policy.name());
         self.told.lock().unwrap_or_else(PoisonError::into_inner).remove(key);

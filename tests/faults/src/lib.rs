@@ -64,6 +64,7 @@ struct State {
     /// The first answer to each list, by path.
     first_lists: HashMap<String, Bytes>,
     stale: HashMap<String, Bytes>,
+    stale_answers: usize,
 }
 
 /// The connection is gone: what a client sees of a crash.
@@ -109,6 +110,10 @@ impl Faults {
         self.state().refused
     }
 
+    pub fn stale_answers(&self) -> usize {
+        self.state().stale_answers
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,6 +139,7 @@ impl Faults {
             if self.plan.stale_lists
                 && let Some(body) = list.as_ref().and_then(|path| state.stale.remove(path))
             {
+                state.stale_answers += 1;
                 return Ok(Response::new(whole(body)));
             }
         }

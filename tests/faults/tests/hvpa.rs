@@ -229,9 +229,7 @@ async fn a_crash_after_a_write() -> Result<()> {
     trials::crash_after_each(story, undisturbed().await?, 3).await
 }
 
-/// Not solved: the present load on the workload of the past is a wrong picture, and what is decided from it may stay.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "a leader whose first lists are old may decide wrongly about an Hvpa"]
 async fn a_new_life_that_starts_in_the_past() -> Result<()> {
     trials::new_life_that_starts_in_the_past(story, undisturbed().await?).await
 }

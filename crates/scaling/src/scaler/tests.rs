@@ -231,28 +231,6 @@ async fn of_what_is_gone_nothing_is_left() {
     assert!(scaler.history.select(|_| true).is_empty());
 }
 
-/// The first list of a new leader may be an old one, without the object.
-#[tokio::test]
-async fn what_an_earlier_leader_remembered_is_kept_until_the_absence_is_believed() {
-    let store = memory_store().await;
-    let old = scaler(&store).await;
-    *old.policy.0.lock().unwrap() = Some(situation(1, 3));
-    old.turn(&key(), at(0)).await.unwrap();
-    let n_decisions = |scaler: &Scaler<Told>| scaler.memories.get(&key()).memory.n_decisions;
-
-    let new = scaler(&store).await;
-    assert_eq!(new.turn(&key(), at(10)).await.unwrap().next, Some(at(70)));
-    assert_eq!(new.turn(&key(), at(69)).await.unwrap().next, Some(at(70)));
-    *new.policy.0.lock().unwrap() = Some(situation(1, 3));
-    new.turn(&key(), at(69)).await.unwrap();
-    assert_eq!(n_decisions(&new), 2, "it goes on from what was remembered");
-
-    let next = scaler(&store).await;
-    next.turn(&key(), at(100)).await.unwrap();
-    next.turn(&key(), at(160)).await.unwrap();
-    assert_eq!(store.list("").await.unwrap(), []);
-}
-
 /// The events, the outcome and what explain shows, of one decision from 1 to 3.
 async fn decided(scaler: &Scaler<Told>, manager: &str, on_conflict: Option<OnConflict>) -> String {
     let writers =
