@@ -5,7 +5,7 @@ SHELL := bash
 
 DATA_DIR ?= .ballast
 
-.PHONY: help up build test check fmt lint unit conformance conformance-promql e2e faults tools bench deny fuzz web web-if-node web-tools web-unit web-test web-browser
+.PHONY: help up build install test check fmt lint unit conformance conformance-promql e2e faults tools bench deny fuzz web web-if-node web-tools web-unit web-test web-browser
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -15,6 +15,17 @@ up: web-if-node build ## build Ballast and start it on its embedded Kubernetes (
 
 build: ## the program, in target/quick/ballast (a fast build; cargo build --profile dist for a fast program)
 	cargo build --profile quick --locked --package ballast
+
+PREFIX ?= /usr/local
+BUILT ?= target/quick/ballast
+install: ## BUILT into PREFIX: ballast, kubectl ballast, manual pages, completions
+	install -Dm755 $(BUILT) $(DESTDIR)$(PREFIX)/bin/ballast
+	ln -sf ballast $(DESTDIR)$(PREFIX)/bin/kubectl-ballast
+	$(BUILT) man $(DESTDIR)$(PREFIX)/share/man/man1
+	mkdir -p $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions zsh/site-functions fish/vendor_completions.d)
+	$(BUILT) completions bash > $(DESTDIR)$(PREFIX)/share/bash-completion/completions/ballast
+	$(BUILT) completions zsh > $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_ballast
+	$(BUILT) completions fish > $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/ballast.fish
 
 test: web-unit check deny tools ## everything but the dashboard in a browser (make web-test): format, lints, licences, unit, conformance, end to end on both APIs, faults
 	cargo test --locked --workspace

@@ -5,6 +5,8 @@ mod decide;
 mod explain;
 mod gateway_flags;
 mod lint;
+mod log_flags;
+mod man;
 mod operator_flags;
 mod promql;
 mod serve;
@@ -14,9 +16,9 @@ mod store_flags;
 mod up;
 mod vertex;
 
-use std::{io, process::ExitCode};
+use std::{env, ffi::OsString, io, path::Path, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::output;
 
@@ -50,6 +52,8 @@ enum Command {
     Promql(promql::Promql),
     /// Print the completion script of a shell
     Completions { shell: clap_complete::Shell },
+    /// Write the manual pages
+    Man(man::Man),
     /// Move the messages of a pipeline's pod (started by its controller only)
     #[command(hide = true)]
     Vertex(vertex::Vertex),
@@ -59,6 +63,15 @@ enum Command {
 }
 
 impl Program {
+    /// Ends the process when the arguments are wrong, or help is all that is asked for.
+    pub fn read() -> Self {
+        let command = match is_plugin(env::args_os().next()) {
+            true => Self::command().bin_name("kubectl ballast"),
+            false => Self::command(),
+        };
+        Self::from_arg_matches(&command.get_matches()).unwrap_or_else(|error| error.exit())
+    }
+
     pub fn run(self) -> ExitCode {
         let result = match self.command {
             // no runtime yet: the launcher may have one thread only
@@ -73,6 +86,7 @@ impl Program {
             Command::Lint(lint) => lint.run(),
             Command::Promql(promql) => promql.run(),
             Command::Vertex(vertex) => vertex.run(),
+            Command::Man(man) => man.run(Self::command()),
             Command::Completions { shell } => {
                 clap_complete::generate(shell, &mut Self::command(), "ballast", &mut io::stdout());
                 Ok(ExitCode::SUCCESS)
@@ -80,4 +94,10 @@ impl Program {
         };
         result.unwrap_or_else(|error| output::failure(1, &error))
     }
+}
+
+/// kubectl runs the program of this name for `kubectl ballast`.
+fn is_plugin(called: Option<OsString>) -> bool {
+    let called = called.unwrap_or_default();
+    Path::new(&called).file_stem().is_some_and(|name| name == "kubectl-ballast")
 }

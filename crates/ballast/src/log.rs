@@ -4,7 +4,15 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
-pub fn start(quiet: bool, verbose: u8) {
+/// For people, or for what collects logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    #[default]
+    Text,
+    Json,
+}
+
+pub fn start(quiet: bool, verbose: u8, format: Format) {
     let level = match (quiet, verbose) {
         (true, _) => "error",
         (false, 0) => "warn",
@@ -13,11 +21,11 @@ pub fn start(quiet: bool, verbose: u8) {
         (false, _) => "trace",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     // a second start in one process (tests) keeps the first
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
+    let _ = match format {
         // a file with escape sequences in it is hard to search
-        .with_ansi(io::stderr().is_terminal())
-        .try_init();
+        Format::Text => lines.with_ansi(io::stderr().is_terminal()).try_init(),
+        Format::Json => lines.json().flatten_event(true).try_init(),
+    };
 }

@@ -8,6 +8,7 @@ mod demo;
 mod environment;
 mod lint;
 mod log;
+mod operator;
 mod output;
 mod permissions;
 mod running;
@@ -16,13 +17,11 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 /// It leaves pages alone that nobody has written to, of which each connection has some, and gives memory back: with 10,000
 /// calls that wait a fifth less than with the system's, and a tenth less processor time for each call.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
-    commands::Program::parse().run()
+    commands::Program::read().run()
 }

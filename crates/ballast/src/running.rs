@@ -3,6 +3,7 @@
 use std::{fs, io, path::Path};
 
 use anyhow::{Context, Result};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use serde::{Deserialize, Serialize};
 
 const FILE: &str = "up.json";
@@ -46,4 +47,10 @@ impl Running {
         // it may be gone already
         let _ = fs::remove_file(data_dir.join(FILE));
     }
+}
+
+/// How to reach the Kubernetes API of the Ballast in a data directory, as its administrator.
+pub async fn kube_config(data_dir: &Path) -> Result<kube::Config> {
+    let kubeconfig = Kubeconfig::read_from(data_dir.join("kubeconfig"))?;
+    Ok(kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?)
 }

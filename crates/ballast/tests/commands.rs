@@ -4,7 +4,7 @@
 
 use std::{
     io::Write,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Command, Output, Stdio},
 };
 
@@ -209,4 +209,37 @@ fn secrets_are_neither_empty_nor_shown() {
         assert!(said.contains(expected), "{arguments:?}: {said}");
         assert!(!said.contains("hunter2"), "{said}");
     }
+}
+
+#[test]
+fn kubectl_finds_it_as_a_plugin() {
+    let directory = tempfile::tempdir().unwrap();
+    let plugin = directory.path().join("kubectl-ballast");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_ballast"), &plugin).unwrap();
+    let help = |program: &Path| {
+        let output = Command::new(program).args(["explain", "--help"]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(help(&plugin).contains("Usage: kubectl ballast explain "), "{}", help(&plugin));
+    assert!(help(Path::new(env!("CARGO_BIN_EXE_ballast"))).contains("Usage: ballast explain "));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let directory = tempfile::tempdir().unwrap();
+    let pages = directory.path().join("man1");
+    answer(&["man", pages.to_str().unwrap()], "");
+    let help = answer(&["--help"], "");
+    let commands =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let commands: Vec<&str> = commands.filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(commands.contains(&"explain"), "{help}");
+    for command in commands.into_iter().filter(|command| *command != "help") {
+        let page = std::fs::read_to_string(pages.join(format!("ballast-{command}.1"))).unwrap();
+        assert!(page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    assert!(!pages.join("ballast-pod-exec.1").exists(), "not for people");
+    let failed = ballast(&["man", "/dev/null/pages"], "");
+    let error = String::from_utf8(failed.stderr).unwrap();
+    assert!(error.starts_with("ballast: failed to write the manual pages into /dev/null/pages: "), "{error}");
 }

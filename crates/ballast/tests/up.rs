@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test, though its helpers are not marked as such")]
 
 use std::{
+    io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, ExitStatus, Output, Stdio},
     time::Duration,
@@ -190,6 +191,38 @@ async fn a_life_of_up() {
     assert_eq!(kept.data.unwrap()["k"], "v");
     assert!(up.signal(Signal::SIGTERM).success(), "asked to stop, it stops without an error");
     assert!(!data_dir.join("up.json").exists());
+}
+
+#[tokio::test]
+async fn the_live_view_waits_for_a_ballast_that_is_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path();
+    let up = Up::start(data_dir).await;
+    let mut view = ballast(&["status", "--watch", "-o", "json"], data_dir);
+    let mut view = view.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(view.stdout.take().unwrap()).lines();
+    let mut next = || -> Value { serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["nodes"]["total"], 1);
+    up.signal(Signal::SIGKILL);
+    while next()["nodes"]["total"] == 1 {}
+    let up = Up::start(data_dir).await;
+    while next()["nodes"]["total"] != 1 {}
+    assert!(Up(view).signal(Signal::SIGINT).success());
+    assert!(up.signal(Signal::SIGTERM).success());
+}
+
+#[tokio::test]
+async fn the_log_can_be_json() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path();
+    let log = data_dir.join("log");
+    let mut command = ballast(&["up", "--no-demo", "-v", "--log-format", "json"], data_dir);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    assert!(Up::until_up(command, data_dir).await.signal(Signal::SIGTERM).success());
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_started = |line: &Value| line["message"] == "started" && line["controller"].is_string();
+    assert!(lines.iter().any(is_started), "{text}");
 }
 
 fn mode(path: &Path) -> u32 {

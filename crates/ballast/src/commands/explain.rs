@@ -4,27 +4,20 @@ use std::{path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use decide::hvpa::Plan;
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Incoming;
-use hyper_util::{client::legacy::Client, rt::TokioExecutor};
+use http_body_util::BodyExt;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
-use kube::{
-    Api,
-    api::ListParams,
-    config::{KubeConfigOptions, Kubeconfig},
-};
+use kube::{Api, api::ListParams};
 use scaling::{Outcome, Record};
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
+    operator::OperatorPort,
     output::{self, Format},
-    running::Running,
+    running::{self, Running},
 };
 
-/// Twenty decisions of an object are a few dozen kilobytes.
-const LONGEST_ANSWER: usize = 64 << 20;
 /// One decision with all its steps.
 const LONGEST_EVENT: usize = 1 << 20;
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -87,8 +80,12 @@ impl Explain {
     async fn follow(&self, kind: &str, name: &str) -> Result<ExitCode> {
         let mut last = None;
         loop {
-            let mut answer = match self.request(kind, name, last, "text/event-stream").await {
-                Ok((_, answer)) => answer.into_body(),
+            let since = last.map(|last: Timestamp| last.to_string());
+            let filters = self.filters(kind, name).into_iter();
+            let filters: Vec<_> = filters.chain(since.as_deref().map(|since| ("since", since))).collect();
+            let followed = async { self.port()?.follow_decisions(&filters).await };
+            let mut answer = match followed.await {
+                Ok(answer) => answer,
                 Err(error) if last.is_none() => return self.answer_by_events(kind, name, error).await,
                 Err(error) => return Err(error),
             };
@@ -108,53 +105,25 @@ impl Explain {
     }
 
     async fn ask(&self, kind: &str, name: &str) -> Result<Vec<Record>> {
-        let (url, answer) = self.request(kind, name, None, "application/json").await?;
-        let body = Limited::new(answer.into_body(), LONGEST_ANSWER).collect().await;
-        let body = body.map_err(|error| anyhow::anyhow!("failed to read what {url} answers: {error}"))?;
-        serde_json::from_slice(&body.to_bytes())
-            .with_context(|| format!("{url} answers something unexpected"))
+        self.port()?.decisions(&self.filters(kind, name)).await
     }
 
-    /// The address that was asked, and its answer if that is a good one.
-    async fn request(
-        &self,
-        kind: &str,
-        name: &str,
-        since: Option<Timestamp>,
-        accept: &str,
-    ) -> Result<(String, http::Response<Incoming>)> {
-        let operator = match &self.operator {
-            Some(operator) => operator.trim_end_matches('/').to_owned(),
-            None => Running::read(&self.data_dir)?.operator,
-        };
-        let mut query = form_urlencoded::Serializer::new(String::new());
-        query.extend_pairs([("kind", kind), ("name", name), ("namespace", &self.namespace)]);
-        if let Some(since) = since {
-            query.append_pair("since", &since.to_string());
-        }
-        let url = format!("{operator}/api/v1/decisions?{}", query.finish());
-        let mut request = http::Request::get(&url).header(http::header::ACCEPT, accept);
-        if let Some(token) = &self.operator_token {
-            request = request.header(http::header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request.body(Empty::<&[u8]>::new()).context("this is no address to ask")?;
-        let client = Client::builder(TokioExecutor::new()).build_http();
-        let answer = client.request(request).await.with_context(|| format!("failed to ask {url}"))?;
-        let status = answer.status();
-        if !status.is_success() {
-            let body = Limited::new(answer.into_body(), LONGEST_EVENT).collect().await;
-            let body = body.map(|body| body.to_bytes()).unwrap_or_default();
-            bail!("{url} answers {status}: {}", String::from_utf8_lossy(&body));
-        }
-        Ok((url, answer))
+    fn filters<'a>(&'a self, kind: &'a str, name: &'a str) -> [(&'a str, &'a str); 3] {
+        [("kind", kind), ("name", name), ("namespace", &self.namespace)]
+    }
+
+    fn port(&self) -> Result<OperatorPort> {
+        let token = self.operator_token.clone();
+        Ok(match &self.operator {
+            Some(operator) => OperatorPort::new(operator, token),
+            None => OperatorPort::new(&Running::read(&self.data_dir)?.operator, token),
+        })
     }
 
     /// Nobody answers: the Events are what is left of the last decisions.
     async fn answer_by_events(&self, kind: &str, name: &str, error: anyhow::Error) -> Result<ExitCode> {
-        let config = match Kubeconfig::read_from(self.data_dir.join("kubeconfig")) {
-            Ok(kubeconfig) => {
-                kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
-            }
+        let config = match running::kube_config(&self.data_dir).await {
+            Ok(config) => config,
             Err(_) => match kube::Config::infer().await {
                 Ok(config) => config,
                 Err(_) => return Err(error),

@@ -8,7 +8,9 @@ use engine::{Engine, Supervisor};
 use gateway::OperatorPaths;
 use scaling::History;
 
-use super::{gateway_flags::GatewayFlags, operator_flags::OperatorFlags, store_flags::StoreFlags};
+use super::{
+    gateway_flags::GatewayFlags, log_flags::LogFlags, operator_flags::OperatorFlags, store_flags::StoreFlags,
+};
 use crate::{
     components::{self, Chosen},
     control_plane::{Check, ControlPlane, Leadership, Listen, Options},
@@ -60,12 +62,8 @@ pub struct Serve {
     /// Pods may have addresses of this machine (with the process node)
     #[arg(long)]
     loopback_pods: bool,
-    /// Say nothing but errors
-    #[arg(long, short, conflicts_with = "verbose")]
-    quiet: bool,
-    /// Say more; twice for everything
-    #[arg(long, short, action = clap::ArgAction::Count)]
-    verbose: u8,
+    #[command(flatten)]
+    log: LogFlags,
     #[command(flatten, next_help_heading = "Store")]
     store: StoreFlags,
     #[command(flatten, next_help_heading = "Operators")]
@@ -87,7 +85,7 @@ enum Roles {
 impl Serve {
     pub fn run(self) -> Result<ExitCode> {
         // A server's decisions belong into its log without being asked for.
-        crate::log::start(self.quiet, self.verbose + 1);
+        self.log.start(1);
         let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
         runtime.block_on(self.serve())?;
         Ok(ExitCode::SUCCESS)

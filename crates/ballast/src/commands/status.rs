@@ -1,5 +1,7 @@
 //! `ballast status`: what runs in a data directory.
 
+mod live;
+
 use std::{fmt::Debug, path::PathBuf, process::ExitCode, time::Duration};
 
 use anyhow::{Context, Result};
@@ -12,7 +14,6 @@ use k8s_openapi::{
 use kube::{
     Api, Resource, ResourceExt,
     api::{DynamicObject, ListParams},
-    config::{KubeConfigOptions, Kubeconfig},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ use tokio::{
 
 use crate::{
     output::{self, Format},
-    running::Running,
+    running::{self, Running},
 };
 
 /// For the gateway's answer: whoever asks wants to know now.
@@ -34,6 +35,9 @@ pub struct Status {
     /// The data directory of the Ballast to ask
     #[arg(long, value_name = "DIR", default_value = ".ballast", env = "BALLAST_DATA_DIR")]
     data_dir: PathBuf,
+    /// Go on and show what changes, with the last decisions, until interrupted
+    #[arg(long, short)]
+    watch: bool,
     #[arg(long, short, value_enum, default_value_t)]
     output: Format,
 }
@@ -94,11 +98,21 @@ struct Scaled {
     progress: Option<String>,
 }
 
+/// One object with a count.
+struct Shown {
+    /// It wakes, falls asleep or is rolled out.
+    is_changing: bool,
+    line: String,
+}
+
 // === impl Status ===
 
 impl Status {
     pub fn run(self) -> Result<ExitCode> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        if self.watch {
+            return runtime.block_on(live::show(&self));
+        }
         let report = runtime.block_on(self.collect())?;
         match self.output {
             Format::Json => output::answer(serde_json::to_string_pretty(&report)?),
@@ -116,9 +130,7 @@ impl Status {
                 running.pid, running.api
             )
         };
-        let kubeconfig = Kubeconfig::read_from(self.data_dir.join("kubeconfig"))?;
-        let mut config =
-            kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let mut config = running::kube_config(&self.data_dir).await?;
         // an answer now, whatever it is
         config.default_retry = false;
         let client = kube::Client::try_from(config)?;
@@ -311,35 +323,44 @@ fn workload(
 
 impl Report {
     fn text(&self) -> String {
-        let mut text = format!(
-            "Ballast runs as process {}, its Kubernetes API ({}) is {}\nfunctions on {}, operators on {}\nnodes  {} of {} ready\npods   {} of {} ready",
-            self.running.pid,
-            self.version,
-            self.running.api,
-            self.running.gateway,
-            self.running.operator,
-            self.nodes.ready,
-            self.nodes.total,
-            self.pods.ready,
-            self.pods.total
-        );
-        for trouble in &self.trouble {
-            text.push_str(&format!("\nnot well: {trouble}"));
-        }
-        for Workload { kind, namespace, name, ready, desired } in &self.workloads {
+        let objects = self.objects().into_iter().map(|object| object.line);
+        self.summary().into_iter().chain(objects).chain(self.not_starting()).collect::<Vec<_>>().join("\n")
+    }
+
+    fn summary(&self) -> Vec<String> {
+        let Self { running, version, trouble, nodes, pods, .. } = self;
+        let mut lines = vec![
+            format!(
+                "Ballast runs as process {}, its Kubernetes API ({version}) is {}",
+                running.pid, running.api
+            ),
+            format!("functions on {}, operators on {}", running.gateway, running.operator),
+            format!("nodes  {} of {} ready", nodes.ready, nodes.total),
+            format!("pods   {} of {} ready", pods.ready, pods.total),
+        ];
+        lines.extend(trouble.iter().map(|trouble| format!("not well: {trouble}")));
+        lines
+    }
+
+    fn objects(&self) -> Vec<Shown> {
+        let workloads = self.workloads.iter().map(|Workload { kind, namespace, name, ready, desired }| {
             let state = match desired {
                 0 => "asleep".to_owned(),
                 desired => format!("{ready} of {desired} ready"),
             };
-            text.push_str(&format!("\n{kind:<12} {namespace}/{name}: {state}"));
-        }
-        for scaled in &self.scaled {
-            text.push_str(&format!("\n{}", scaled.line()));
-        }
-        for Failure { namespace, pod, why } in &self.failures {
-            text.push_str(&format!("\npod {namespace}/{pod} does not start: {why}"));
-        }
-        text
+            Shown { is_changing: ready != desired, line: format!("{kind:<12} {namespace}/{name}: {state}") }
+        });
+        let scaled = self
+            .scaled
+            .iter()
+            .map(|scaled| Shown { is_changing: scaled.ready != scaled.desired, line: scaled.line() });
+        workloads.chain(scaled).collect()
+    }
+
+    fn not_starting(&self) -> impl Iterator<Item = String> {
+        self.failures
+            .iter()
+            .map(|Failure { namespace, pod, why }| format!("pod {namespace}/{pod} does not start: {why}"))
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 use vertex::buffer::Embedded;
 
-use super::gateway_flags::GatewayFlags;
+use super::{gateway_flags::GatewayFlags, log_flags::LogFlags};
 use crate::{
     components::{self, Chosen},
     control_plane::{Check, ControlPlane, Leadership, Listen, Options},
@@ -64,12 +64,8 @@ pub struct Up {
     /// Do not bring the function fibonacci when the data directory is new
     #[arg(long)]
     no_demo: bool,
-    /// Say nothing but errors
-    #[arg(long, short, conflicts_with = "verbose")]
-    quiet: bool,
-    /// Say more; twice for everything
-    #[arg(long, short, action = clap::ArgAction::Count)]
-    verbose: u8,
+    #[command(flatten)]
+    log: LogFlags,
     #[command(flatten)]
     gateway: GatewayFlags,
 }
@@ -78,7 +74,7 @@ pub struct Up {
 
 impl Up {
     pub fn run(self) -> Result<ExitCode> {
-        crate::log::start(self.quiet, self.verbose);
+        self.log.start(0);
         let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
         runtime.block_on(self.serve())?;
         Ok(ExitCode::SUCCESS)
@@ -154,7 +150,7 @@ impl Up {
                 pid: std::process::id(),
             };
             running.write(&data_dir)?;
-            if !self.quiet {
+            if !self.log.is_quiet() {
                 greet(&running, &listener, &data_dir);
             }
             tokio::select! {

@@ -6,6 +6,7 @@ use anyhow::{Context, Result};
 use tokio_util::sync::CancellationToken;
 use vertex::buffer::{JetStream, Remote, Service};
 
+use super::log_flags::LogFlags;
 use crate::{
     data_plane::pod::{self, Reached},
     environment,
@@ -18,18 +19,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What it does is in the environment that the controller gives its pod.
 #[derive(Debug, clap::Args)]
 pub struct Vertex {
-    /// Say nothing but errors
-    #[arg(long, short, conflicts_with = "verbose")]
-    quiet: bool,
-    /// Say more; twice for everything
-    #[arg(long, short, action = clap::ArgAction::Count)]
-    verbose: u8,
+    #[command(flatten)]
+    log: LogFlags,
 }
 
 impl Vertex {
     pub fn run(self) -> Result<ExitCode> {
         // The log sink writes there what it is given.
-        crate::log::start(self.quiet, self.verbose + 1);
+        self.log.start(1);
         let pod = pod::read(&environment::all())?;
         let runtime = tokio::runtime::Runtime::new().context("failed to start the runtime")?;
         runtime.block_on(async {

@@ -1,6 +1,7 @@
 //! What a node shows of itself: metrics, status, debug paths.
 
 use std::{
+    cmp::Reverse,
     sync::{Arc, OnceLock},
     time::Instant,
 };
@@ -192,7 +193,13 @@ pub fn decisions(history: &History) -> admin::Decisions {
     let (history, followed) = (history.clone(), history.clone());
     admin::Decisions {
         tell: Arc::new(move |filters: &[(String, String)]| {
-            let records = history.select(|record| all_pass(record, filters));
+            let (limits, filters): (Vec<_>, Vec<_>) =
+                filters.iter().cloned().partition(|(name, _)| name == "limit");
+            let mut records = history.select(|record| all_pass(record, &filters));
+            if let Some((_, limit)) = limits.first() {
+                records.sort_by_key(|record| Reverse(record.at));
+                records.truncate(limit.parse().unwrap_or(0));
+            }
             serde_json::to_value(records).unwrap_or_default()
         }),
         follow: Arc::new(move |filters| follow(followed.clone(), filters)),
