@@ -20,71 +20,10 @@ impl FromStr for Quantity {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let error = || ParseError(text.to_owned());
-        let (negative, rest) = match text.as_bytes().first() {
-            Some(b'-') => (true, &text[1..]),
-            Some(b'+') => (false, &text[1..]),
-            _ => (false, text),
-        };
-        let number_len = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, suffix) = rest.split_at(number_len);
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        if (whole.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            return Err(error());
-        }
-        let (binary, decimal) = suffix_powers(suffix).ok_or_else(error)?;
-        let digits = format!("{whole}{fraction}");
-        let digits = digits.trim_start_matches('0');
-        if digits.is_empty() {
-            return Ok(Quantity(0));
-        }
-        // Thousandths: three more decimal places, less those that the fraction already gave.
-        let power =
-            decimal.saturating_add(3).saturating_sub(i32::try_from(fraction.len()).unwrap_or(i32::MAX));
-        let milli = scaled(digits, binary, power);
-        Ok(Quantity(if negative { milli.saturating_neg() } else { milli }))
+        let exact = ::quantity::Quantity::parse(text).map_err(|_| ParseError(text.to_owned()))?;
+        // so that a value and its negation are both there
+        Ok(Self(exact.milli().max(-i64::MAX)))
     }
-}
-
-/// The powers of two and ten that a suffix stands for.
-fn suffix_powers(suffix: &str) -> Option<(u32, i32)> {
-    Some(match suffix {
-        "" => (0, 0),
-        "n" => (0, -9),
-        "u" => (0, -6),
-        "m" => (0, -3),
-        "k" => (0, 3),
-        "M" => (0, 6),
-        "G" => (0, 9),
-        "T" => (0, 12),
-        "P" => (0, 15),
-        "E" => (0, 18),
-        "Ki" => (10, 0),
-        "Mi" => (20, 0),
-        "Gi" => (30, 0),
-        "Ti" => (40, 0),
-        "Pi" => (50, 0),
-        "Ei" => (60, 0),
-        _ => (0, suffix.strip_prefix(['e', 'E'])?.parse().ok()?),
-    })
-}
-
-/// `digits × 2^binary × 10^power`, rounded up, held at `i64::MAX`.
-fn scaled(digits: &str, binary: u32, power: i32) -> i64 {
-    // Beyond 38 digits the value saturates or, with a large negative power, is a rounding matter.
-    let Ok(mantissa) = digits.parse::<i128>() else {
-        let magnitude = i64::try_from(digits.len()).unwrap_or(i64::MAX).saturating_add(power.into());
-        return if magnitude > 0 { i64::MAX } else { 1 };
-    };
-    let value = mantissa.saturating_mul(1i128 << binary);
-    let value = match u32::try_from(power) {
-        Ok(up) => 10i128.checked_pow(up).map_or(i128::MAX, |factor| value.saturating_mul(factor)),
-        Err(_) => match 10i128.checked_pow(power.unsigned_abs()) {
-            Some(divisor) => value / divisor + i128::from(value % divisor != 0),
-            None => 1,
-        },
-    };
-    i64::try_from(value).unwrap_or(i64::MAX)
 }
 
 impl fmt::Display for Quantity {

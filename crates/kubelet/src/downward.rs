@@ -7,8 +7,6 @@ use k8s_openapi::{
     apimachinery::pkg::api::resource::Quantity,
 };
 
-use crate::quantity;
-
 /// What the node knows of the pod beside its manifest.
 #[derive(Debug, Clone)]
 pub struct Facts {
@@ -83,9 +81,16 @@ pub fn resource(
     };
     let value = value.map_or("0", |q| q.0.as_str());
     let divisor = selector.divisor.as_ref().map_or("1", |q| q.0.as_str());
-    quantity::divide(value, divisor)
+    divide(value, divisor)
         .map(|whole| whole.to_string())
-        .ok_or_else(|| format!("cannot divide {value} by {divisor} for {}", selector.resource))
+        .map_err(|_| format!("cannot divide {value} by {divisor} for {}", selector.resource))
+}
+
+/// In whole units, rounded up. No divisor is one.
+fn divide(value: &str, divisor: &str) -> Result<i64, quantity::Error> {
+    let divisor = quantity::Quantity::parse(divisor)?;
+    let divisor = if divisor.is_zero() { quantity::Quantity::whole(1) } else { divisor };
+    Ok(quantity::Quantity::parse(value)?.divided_by(divisor))
 }
 
 /// `key="value"` lines in key order, values quoted as Go quotes them.
@@ -111,4 +116,18 @@ fn quoted(value: &str) -> String {
     }
     out.push('"');
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_rounds_up_and_treats_no_divisor_as_one() {
+        assert_eq!(divide("250m", "1"), Ok(1));
+        assert_eq!(divide("250m", "1m"), Ok(250));
+        assert_eq!(divide("64Mi", "1Mi"), Ok(64));
+        assert_eq!(divide("2", "0"), Ok(2));
+        assert_eq!(divide("2", "x"), Err(quantity::Error::Format));
+    }
 }

@@ -37,7 +37,6 @@ mod objects;
 mod pod;
 mod probes;
 mod process;
-mod quantity;
 mod register;
 mod registry;
 pub mod scheduler;

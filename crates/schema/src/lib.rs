@@ -26,7 +26,6 @@ pub mod names;
 pub mod openapi;
 mod path;
 mod prune;
-pub mod quantity;
 pub mod quota;
 mod rules;
 mod validate;

@@ -8,13 +8,14 @@ use tidy::{metadata, read, shown, tracked};
 /// Each crate and those of ours that it may use. A new crate or a new edge is a decision: it is made here and in
 /// ARCHITECTURE.md.
 const MAP: &[(&str, &[&str])] = &[
-    ("decide", &[]),
+    ("quantity", &[]),
+    ("decide", &["quantity"]),
     ("promql", &[]),
     ("api", &["decide", "promql"]),
     ("tls", &[]),
     ("disk", &[]),
     ("metrics", &["promql", "tls"]),
-    ("schema", &[]),
+    ("schema", &["quantity"]),
     ("merge", &["schema"]),
     ("localkube", &["schema", "merge", "tls", "disk"]),
     // controllers and the node know kube::Client, never the server behind it
@@ -27,7 +28,7 @@ const MAP: &[(&str, &[&str])] = &[
     // what counts against a quota is said once, for admission and for the controller
     ("workloads", &["api", "decide", "engine", "scaling", "schema"]),
     // what fits a node is said once, for its scheduler and for DaemonSets
-    ("kubelet", &["engine", "tls", "disk"]),
+    ("kubelet", &["engine", "quantity", "tls", "disk"]),
     ("sim", &["api", "decide", "promql", "metrics"]),
     // resource graphs as values
     ("graph", &["api", "schema"]),

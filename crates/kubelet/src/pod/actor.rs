@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    container::State,
+    container::{State, memory_limit},
     disk::{Owner, PodDir},
     machine::{Cause, Effect, Event, Machine, specs},
     publish::{self, Desired},
@@ -29,7 +29,6 @@ use crate::{
     downward::Facts,
     logs::Log,
     objects::{self, Snapshot, Watched},
-    quantity,
     volumes::{self, tokens::Tokens},
 };
 
@@ -332,8 +331,7 @@ impl Actor {
     fn resize(&self, index: usize) {
         let Some(spec) = specs(&self.machine.pod).nth(index) else { return };
         let id = container_id(&self.context.uid, &spec.name, self.machine.containers[index].instance);
-        let limit = spec.resources.as_ref().and_then(|r| r.limits.as_ref()?.get("memory"));
-        let bytes = limit.and_then(|limit| quantity::parse_bytes(&limit.0)).unwrap_or(u64::MAX >> 1);
+        let bytes = memory_limit(spec).ok().flatten().unwrap_or(u64::MAX >> 1);
         let cgroups = self.context.shared.cgroups.as_ref();
         if cgroups.is_none() {
             let message = format!(

@@ -191,8 +191,20 @@ pub fn restarts(spec: &k8s::Container, role: Role, pod_policy: &str, exit_code: 
     }
 }
 
+/// In bytes, if there is one.
+///
+/// # Errors
+/// When it is no amount of memory.
+pub fn memory_limit(spec: &k8s::Container) -> Result<Option<u64>, String> {
+    let limit = spec.resources.as_ref().and_then(|resources| resources.limits.as_ref()?.get("memory"));
+    let bytes = |text: &str| u64::try_from(quantity::Quantity::parse(text).ok()?.units()).ok();
+    limit.map(|limit| bytes(&limit.0).ok_or_else(|| format!("invalid memory limit {}", limit.0))).transpose()
+}
+
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+
     use super::*;
 
     #[test]
@@ -215,6 +227,20 @@ mod tests {
         assert_eq!(backoff.delay(&delays, after_ten_minutes), SignedDuration::ZERO);
         backoff.restarted(&delays, after_ten_minutes, after_ten_minutes);
         assert_eq!(backoff.delay(&delays, after_ten_minutes + SignedDuration::from_secs(1)), delays.initial);
+    }
+
+    #[test]
+    fn memory_limits_in_bytes() {
+        let limit = |text: Option<&str>| {
+            let limits = text.map(|text| [("memory".to_owned(), Quantity(text.to_owned()))].into());
+            let resources = Some(k8s::ResourceRequirements { limits, ..Default::default() });
+            memory_limit(&k8s::Container { resources, ..Default::default() })
+        };
+        assert_eq!(limit(Some("64Mi")), Ok(Some(64 << 20)));
+        assert_eq!(limit(Some("1500m")), Ok(Some(2)));
+        assert_eq!(limit(None), Ok(None));
+        assert_eq!(limit(Some("-1")), Err("invalid memory limit -1".to_owned()));
+        assert_eq!(limit(Some("much")), Err("invalid memory limit much".to_owned()));
     }
 
     #[test]

@@ -14,7 +14,12 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    actor::PodContext, container::Terminated, disk::RunDir, machine::Event, reasons, status::container_id,
+    actor::PodContext,
+    container::{Terminated, memory_limit},
+    disk::RunDir,
+    machine::Event,
+    reasons,
+    status::container_id,
 };
 use crate::{
     env,
@@ -23,7 +28,6 @@ use crate::{
     objects::Snapshot,
     probes::{self, Action, Outcome, Target},
     process::{self, Ending, Process, cgroup::Group},
-    quantity,
     registry::{Running, Stdin},
     terminal::Terminal,
     volumes,
@@ -127,10 +131,7 @@ impl Runner {
     fn prepare(&self, run: &RunDir, objects: &Snapshot) -> Result<Spec, String> {
         run.create().map_err(|error| format!("cannot create {}: {error}", run.path().display()))?;
         let mut launch = self.launch_spec(run, objects)?;
-        let limit = self.spec.resources.as_ref().and_then(|r| r.limits.as_ref()?.get("memory"));
-        if let (Some(cgroups), Some(limit)) = (&self.context.shared.cgroups, limit) {
-            let bytes =
-                quantity::parse_bytes(&limit.0).ok_or_else(|| format!("invalid memory limit {}", limit.0))?;
+        if let (Some(cgroups), Some(bytes)) = (&self.context.shared.cgroups, memory_limit(&self.spec)?) {
             let group =
                 cgroups.group(&self.id(), bytes).map_err(|error| format!("cannot limit memory: {error}"))?;
             launch.cgroup = Some(group.procs());

@@ -82,14 +82,19 @@ impl Quantity {
         self.nano % NANO == 0
     }
 
-    /// Thousandths, rounded up: how CPU is counted.
+    /// Thousandths, rounded away from zero: how CPU is counted.
     pub fn milli(&self) -> i64 {
-        saturate(ceil_div(self.nano, 1_000_000))
+        divide(self.nano, 1_000_000)
     }
 
-    /// Whole units, rounded up: how memory and counts are counted.
+    /// Whole units, rounded away from zero: how memory and counts are counted.
     pub fn units(&self) -> i64 {
-        saturate(ceil_div(self.nano, NANO))
+        divide(self.nano, NANO)
+    }
+
+    /// How many times `divisor`, which must not be zero, is in it; rounded away from zero.
+    pub fn divided_by(&self, divisor: Self) -> i64 {
+        divide(self.nano, divisor.nano)
     }
 }
 
@@ -202,11 +207,15 @@ fn scaled(digits: &str, exponent: i32, shift: u32) -> i128 {
     value + i128::from(remainder)
 }
 
-fn ceil_div(value: i128, divisor: i128) -> i128 {
-    value.div_euclid(divisor) + i128::from(value.rem_euclid(divisor) != 0)
-}
-
-fn saturate(value: i128) -> i64 {
+/// Away from zero, as the API rounds, and held at what fits.
+fn divide(value: i128, divisor: i128) -> i64 {
+    let (quotient, remainder) = (value / divisor, value % divisor);
+    let away = match remainder {
+        0 => 0,
+        _ if (value < 0) == (divisor < 0) => 1,
+        _ => -1,
+    };
+    let value = quotient + away;
     i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })
 }
 
