@@ -151,7 +151,7 @@ impl Up {
             };
             running.write(&data_dir)?;
             if !self.log.is_quiet() {
-                greet(&running, &listener, &data_dir);
+                greet(&running, &listener, &data_dir, !self.no_demo);
             }
             tokio::select! {
                 () = stop.received() => {}
@@ -339,26 +339,30 @@ fn node_failure(ended: Result<Result<(), kubelet::Error>, tokio::task::JoinError
     }
 }
 
-fn greet(running: &Running, listener: &Listener, data_dir: &Path) {
+fn greet(running: &Running, listener: &Listener, data_dir: &Path, has_demo: bool) {
     let kubeconfig = listener.kubeconfig_path.display();
+    let (gateway, data) = (&running.gateway, data_dir.display());
+    let (call, explain) = match has_demo {
+        true => (
+            format!("  curl {gateway}/function/fibonacci/fib/20      wakes it from zero, and answers\n"),
+            format!("  ballast explain deployment/fibonacci --data-dir {data}\n"),
+        ),
+        false => Default::default(),
+    };
     output::answer(format_args!(
         "Ballast is up: a Kubernetes API on {api}, one node that runs pods as processes, functions on {gateway}.
 
-  curl {gateway}/function/fibonacci/fib/20      wakes it from zero, and answers
-  curl {gateway}/status-functions
+{call}  curl {gateway}/status-functions
   {operator}/                       the dashboard{dashboard}
 
   export KUBECONFIG={kubeconfig}
   kubectl get deployments,pods
-  ballast explain deployment/fibonacci --data-dir {data}
-  kubectl apply -f examples/hello.yaml          three web servers, each on an address of its own
+{explain}  kubectl apply -f examples/hello.yaml          three web servers, each on an address of its own
   ballast status --data-dir {data}
 
 Ctrl-C stops it; what you made is still there after the next start.",
         api = running.api,
-        gateway = running.gateway,
         operator = running.operator,
         dashboard = if web::is_built() { "" } else { " (not in this build: make web, and build again)" },
-        data = data_dir.display(),
     ));
 }
