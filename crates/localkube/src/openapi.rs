@@ -1,9 +1,11 @@
-//! OpenAPI v3: an index of documents, and one document a group version.
+//! OpenAPI v3: an index of documents, and one document a group version. OpenAPI v2: one document for all.
+
+mod swagger;
 
 use http::{HeaderMap, HeaderValue, header};
 use schema::{
     Scope,
-    openapi::{KindDoc, document},
+    openapi::{KindDoc, document, v2},
 };
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
@@ -11,7 +13,7 @@ use sha2::{Digest, Sha256};
 use crate::{
     ApiServer, crd,
     error::{ApiError, Result},
-    http::{Query, Response, empty, json as json_reply},
+    http::{Query, Response, empty, json as json_reply, raw},
     registry::{Kind, Origin, Registry},
 };
 
@@ -19,6 +21,7 @@ pub fn answer(server: &ApiServer, path: &str, headers: &HeaderMap, query: &Query
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let registry = server.registry();
     let (group, version) = match parts.as_slice() {
+        ["openapi", "v2"] => return Ok(older(server, &registry, headers)),
         ["openapi", "v3"] => return Ok(json_reply(200, &index(server, &registry))),
         ["openapi", "v3", "api", version] => ("", *version),
         ["openapi", "v3", "apis", group, version] => (*group, *version),
@@ -43,6 +46,24 @@ pub fn answer(server: &ApiServer, path: &str, headers: &HeaderMap, query: &Query
             .insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable, max-age=31536000"));
     }
     Ok(response)
+}
+
+/// In protobuf if that is asked for, under either of its two names.
+fn older(server: &ApiServer, registry: &Registry, headers: &HeaderMap) -> Response {
+    let mut documents = Vec::new();
+    for (group, versions) in registry.groups() {
+        for version in versions {
+            documents.push(describe(server, &served(registry, &group, &version), &group, &version));
+        }
+    }
+    let document = v2::document(documents);
+    let accepted = headers.get_all(header::ACCEPT).into_iter();
+    let wants_protobuf =
+        accepted.filter_map(|value| value.to_str().ok()).any(|value| value.contains("proto-openapi.spec.v2"));
+    match wants_protobuf {
+        true => raw(200, swagger::CONTENT_TYPE, swagger::encode(&document).into()),
+        false => json_reply(200, &document),
+    }
 }
 
 fn index(server: &ApiServer, registry: &Registry) -> Value {

@@ -1,5 +1,7 @@
 //! OpenAPI v3 documents: what `kubectl explain` prints and `kubectl apply` looks at before it sends anything.
 
+pub mod v2;
+
 use serde_json::{Map, Value, json};
 
 use crate::{Scope, builtin};
@@ -47,10 +49,14 @@ pub fn document(group: &str, version: &str, kinds: &[KindDoc<'_>]) -> Value {
     }
     json!({
         "openapi": "3.0.0",
-        "info": { "title": "Kubernetes", "version": "v1.36.3" },
+        "info": info(),
         "paths": paths,
         "components": { "schemas": schemas },
     })
+}
+
+fn info() -> Value {
+    json!({ "title": "Kubernetes", "version": "v1.36.3" })
 }
 
 /// `com.example.v1.Widget` for `example.com/v1 Widget`.
@@ -144,7 +150,7 @@ mod tests {
 
     use super::*;
 
-    fn deployment() -> KindDoc<'static> {
+    pub(super) fn deployment() -> KindDoc<'static> {
         KindDoc {
             kind: "Deployment",
             plural: "deployments",
