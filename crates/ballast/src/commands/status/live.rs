@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Result;
 use jiff::{SignedDuration, Timestamp, Unit};
-use scaling::{Outcome, Record};
+use scaling::{Object, Outcome, Record};
 
 use super::{Report, Status};
 use crate::{
@@ -107,9 +107,9 @@ fn decision(record: &Record, now: Timestamp) -> String {
         Outcome::Held(why) => format!(", not written: {why}"),
         Outcome::Nothing | Outcome::Written => String::new(),
     };
-    let namespace = &object.namespace;
+    let Object { kind, namespace, name } = object;
     format!(
-        "{:>8} ago  {namespace}/{object} {current} -> {desired}  {reason}: {why}{held}",
+        "{:>8} ago  {kind} {namespace}/{name} {current} -> {desired}  {reason}: {why}{held}",
         format!("{age:#}")
     )
 }
@@ -203,7 +203,7 @@ mod tests {
             Deployment   shop/calm-too: 1 of 1 ready
 
             last decisions
-              1m 15s ago  shop/Deployment/waking 0 -> 1  FixedCount: somebody fixes the count to 1, not written: paused"#]]
+              1m 15s ago  Deployment shop/waking 0 -> 1  FixedCount: somebody fixes the count to 1, not written: paused"#]]
         .assert_eq(&shown(None));
         expect![[r#"
             Ballast runs as process 7, its
@@ -216,7 +216,7 @@ mod tests {
             … and 3 more
 
             last decisions
-              1m 15s ago  shop/Deployment/"#]]
+              1m 15s ago  Deployment shop/"#]]
         .assert_eq(&shown(Some(Size { columns: 30, rows: 11 })));
     }
 }
