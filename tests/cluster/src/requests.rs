@@ -5,11 +5,12 @@ use std::{collections::BTreeMap, fmt, fs, path::Path};
 use anyhow::Result;
 use serde_json::Value;
 
-/// Requests by verb and resource; without watches and leases, and without what it passes on to other servers.
+/// Requests by verb and resource; without watches, and without what it passes on to other servers.
 #[derive(Clone, Debug, Default)]
 pub struct Requests(BTreeMap<(String, String), u64>);
 
 impl Requests {
+    /// Of everybody, without leases.
     pub async fn read(client: &kube::Client) -> Result<Self> {
         let page = client.request_text(http::Request::get("/metrics").body(Vec::new())?).await?;
         let mut all: BTreeMap<(String, String), u64> = BTreeMap::new();
@@ -49,7 +50,7 @@ impl Requests {
                 (resource, "") => resource.to_owned(),
                 (resource, subresource) => format!("{resource}/{subresource}"),
             };
-            if !matches!(text("/verb"), "watch" | "connect") && resource != "leases" {
+            if !matches!(text("/verb"), "watch" | "connect") {
                 *all.entry((text("/verb").to_uppercase(), resource)).or_default() += 1;
             }
         }
@@ -59,6 +60,12 @@ impl Requests {
     pub fn since(&self, before: &Self) -> Self {
         let new = self.0.iter().map(|(what, n)| (what.clone(), n - before.0.get(what).copied().unwrap_or(0)));
         Self(new.filter(|(_, n)| *n > 0).collect())
+    }
+
+    /// Those for one resource, and all others.
+    pub fn split(self, resource: &str) -> (Self, Self) {
+        let (of_it, others) = self.0.into_iter().partition(|((_, known), _)| known == resource);
+        (Self(of_it), Self(others))
     }
 
     pub fn n_all(&self) -> u64 {

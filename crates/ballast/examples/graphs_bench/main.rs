@@ -138,13 +138,15 @@ impl Bench {
         let calls = self.requests()?.since(&before);
         let processor = self.controller.processor_time()? - processor;
         let servers = self.servers()? - servers;
-        let before = self.requests()?;
+        let (leases_before, before) = self.leases_and_requests()?;
         tokio::time::sleep(IDLE).await;
+        let (leases, requests) = self.leases_and_requests()?;
         Ok(Side {
             all_active,
             times: instances.times(),
             calls,
-            idle: self.requests()?.since(&before),
+            idle: requests.since(&before),
+            leases: leases.since(&leases_before),
             processor,
             servers,
             rss_before_mb,
@@ -168,8 +170,13 @@ impl Bench {
         Ok(())
     }
 
+    /// Those of the controller, without leases.
     fn requests(&self) -> Result<Requests> {
-        Requests::audited(&self.plane.audit_log())
+        Ok(self.leases_and_requests()?.1)
+    }
+
+    fn leases_and_requests(&self) -> Result<(Requests, Requests)> {
+        Ok(Requests::audited(&self.plane.audit_log())?.split("leases"))
     }
 
     /// Processor time of kube-apiserver and etcd.
