@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use crate::{
     cache::{Cache, version_number},
+    definition,
     engine::Metadata,
     kind::Kind,
     selection::Selection,
@@ -40,6 +41,8 @@ pub struct Source {
     url: String,
     labels: String,
     is_metadata: bool,
+    /// By which the kind is told to come, if it is not served.
+    definition: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +58,7 @@ enum Error {
 }
 
 /// Runs until dropped. `relist_every` bounds for how long a lost watch event can go unnoticed.
-pub async fn run<K>(source: Source, cache: Arc<Cache<K>>, relist_every: Duration)
+pub async fn run<K>(mut source: Source, cache: Arc<Cache<K>>, relist_every: Duration)
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
@@ -95,6 +98,14 @@ where
                 }
                 if !cache.is_synced() || since.elapsed() > ABSENCE_BELIEVED {
                     cache.absent();
+                    tokio::select! {
+                        () = source.defined() => {}
+                        () = cache.relist_requested() => {}
+                        () = tokio::time::sleep(relist_every) => {}
+                    }
+                    if started.elapsed() > LONGEST_PAUSE {
+                        pause = FIRST_PAUSE;
+                    }
                 }
             }
             Err(error) => {
@@ -118,6 +129,17 @@ impl Source {
             url: DynamicObject::url_path(&kind.api_resource(), namespace),
             labels: selection.labels.clone(),
             is_metadata: TypeId::of::<K>() == TypeId::of::<Metadata>(),
+            definition: definition::name(kind),
+        }
+    }
+
+    /// Until the kind may be served. At once if that cannot be told: then it is asked for again and again.
+    async fn defined(&mut self) {
+        let Some(name) = &self.definition else { return };
+        match definition::made(&self.client, name).await {
+            Err(kube::Error::Api(status)) if status.code == 403 => self.definition = None,
+            // asked for again after a pause, either way
+            Ok(()) | Err(_) => {}
         }
     }
 
@@ -220,13 +242,17 @@ where
 mod tests {
     use std::{
         convert::Infallible,
-        sync::{Mutex, PoisonError},
+        sync::{
+            Mutex, PoisonError,
+            atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        },
     };
 
     use http::{Request, Response};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::{ResourceExt, client::Body};
     use serde_json::json;
+    use tokio::sync::Notify;
 
     use super::*;
     use crate::kind::CONFIG_MAP;
@@ -264,6 +290,75 @@ mod tests {
         cache.synced().await;
         informer.abort();
         (cache.version(), cache.all().iter().map(|object| object.name_any()).collect())
+    }
+
+    /// A kind that the API does not serve until it is defined, and how many lists of it were asked for.
+    fn without_kind(defined: Arc<Notify>, may_watch: bool) -> (Client, Arc<AtomicUsize>) {
+        let (n_lists, is_served) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let counted = n_lists.clone();
+        let answer = move |request: Request<Body>| {
+            let (defined, n_lists, is_served) = (defined.clone(), counted.clone(), is_served.clone());
+            async move {
+                let query = request.uri().query().unwrap_or_default();
+                let (code, body) = if request.uri().path().ends_with("/customresourcedefinitions") {
+                    assert!(query.contains("fieldSelector=metadata.name%3Dscaledobjects.keda.sh"), "{query}");
+                    if may_watch {
+                        defined.notified().await;
+                        is_served.store(true, Relaxed);
+                        let meta = json!({"metadata": {"name": "scaledobjects.keda.sh"}});
+                        (200, json!({"type": "ADDED", "object": meta}))
+                    } else {
+                        (
+                            403,
+                            json!({"code": 403, "status": "Failure", "message": "no", "reason": "Forbidden"}),
+                        )
+                    }
+                } else if query.contains("watch=true") {
+                    std::future::pending().await
+                } else {
+                    n_lists.fetch_add(1, Relaxed);
+                    match is_served.load(Relaxed) {
+                        true => (200, json!({"metadata": {"resourceVersion": "7"}, "items": []})),
+                        false => (
+                            404,
+                            json!({"code": 404, "status": "Failure", "message": "no", "reason": "NotFound"}),
+                        ),
+                    }
+                };
+                let answer = Response::builder().status(code);
+                let body = Body::from(format!("{body}\n").into_bytes());
+                Ok::<_, Infallible>(answer.body(body).expect("a valid answer"))
+            }
+        };
+        (Client::new(tower::service_fn(answer), "default"), n_lists)
+    }
+
+    const SCALED_OBJECT: Kind = Kind::namespaced("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
+
+    #[tokio::test(start_paused = true)]
+    async fn a_kind_that_is_not_served_is_waited_for_without_asking() {
+        let defined: Arc<Notify> = Arc::default();
+        let (client, n_lists) = without_kind(defined.clone(), true);
+        let cache: Arc<Cache<DynamicObject>> = Arc::default();
+        let source = Source::new::<DynamicObject>(&client, &SCALED_OBJECT, &Selection::all());
+        let informer = tokio::spawn(run(source, cache.clone(), Duration::from_secs(3600)));
+        tokio::time::sleep(Duration::from_secs(600)).await;
+        assert_eq!(n_lists.load(Relaxed), 1, "lists in ten minutes");
+        assert!(!cache.is_synced());
+        defined.notify_one();
+        tokio::time::timeout(Duration::from_secs(1), cache.synced()).await.expect("it is seen soon");
+        informer.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_may_not_see_definitions_asks_for_the_kind_itself() {
+        let (client, n_lists) = without_kind(Arc::default(), false);
+        let cache: Arc<Cache<DynamicObject>> = Arc::default();
+        let source = Source::new::<DynamicObject>(&client, &SCALED_OBJECT, &Selection::all());
+        let informer = tokio::spawn(run(source, cache.clone(), Duration::from_secs(3600)));
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(n_lists.load(Relaxed) > 10, "it was asked for {} times", n_lists.load(Relaxed));
+        informer.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -23,6 +23,7 @@
 mod cache;
 mod cached;
 mod contact;
+mod definition;
 pub mod effect;
 mod engine;
 mod events;

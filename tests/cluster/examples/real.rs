@@ -10,7 +10,11 @@ use tokio::io::AsyncReadExt;
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
     let is_asked_for = |flag| std::env::args().any(|argument| argument == flag);
-    let options = Options { controllers: is_asked_for("--controllers"), sync: is_asked_for("--sync") };
+    let options = Options {
+        controllers: is_asked_for("--controllers"),
+        sync: is_asked_for("--sync"),
+        ..Options::default()
+    };
     let started = std::time::Instant::now();
     let plane = ControlPlane::start(options).await?;
     let line = serde_json::json!({

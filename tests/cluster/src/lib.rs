@@ -5,7 +5,9 @@ mod nats;
 mod process;
 pub mod program;
 pub mod real;
+mod requests;
 pub mod tools;
+mod usage;
 
 use std::{
     ffi::OsStr,
@@ -26,7 +28,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use eventually::{STUCK, eventually};
 pub use nats::Nats;
-pub use process::{Running, free_ports, spawn};
+pub use process::{Running, free_ports, spawn, spawn_client};
+pub use requests::Requests;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flavor {
@@ -76,7 +79,8 @@ impl Cluster {
             Flavor::Embedded => start_embedded(directory.path(), &shutdown).await?,
             Flavor::Real => {
                 let plane =
-                    real::ControlPlane::start(real::Options { controllers: true, sync: false }).await?;
+                    real::ControlPlane::start(real::Options { controllers: true, ..Default::default() })
+                        .await?;
                 let (client, kubeconfig) = (plane.client().await?, plane.kubeconfig());
                 (Control::Real { plane: Box::new(plane), metrics: None }, client, kubeconfig)
             }

@@ -39,6 +39,15 @@ pub fn spawn(program: &Path, args: &[String], log: &Path) -> Result<Running> {
     Ok(Running { child: Some(child) })
 }
 
+/// The same with a program that finds its API server by `KUBECONFIG`. `env` becomes the program, so that the process that
+/// was started is the one to measure.
+pub fn spawn_client(program: &Path, kubeconfig: &Path, args: &[String], log: &Path) -> Result<Running> {
+    let set = format!("KUBECONFIG={}", kubeconfig.display());
+    let mut all = vec![set, program.canonicalize()?.display().to_string()];
+    all.extend_from_slice(args);
+    spawn(Path::new("/usr/bin/env"), &all, log)
+}
+
 fn spawner() -> &'static Mutex<mpsc::Sender<Job>> {
     static SPAWNER: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
     SPAWNER.get_or_init(|| {

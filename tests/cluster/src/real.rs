@@ -17,6 +17,7 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer,
     KeyPair, KeyUsagePurpose,
 };
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::{
@@ -31,6 +32,8 @@ pub struct Options {
     pub controllers: bool,
     /// etcd with fsync, as in production; only benchmarks want it.
     pub sync: bool,
+    /// An audit log of what [`ControlPlane::audited_kubeconfig`] is used for.
+    pub audit: bool,
 }
 
 /// A running control plane. Dropping it stops the processes and removes their files.
@@ -46,6 +49,8 @@ pub struct ControlPlane {
 /// Not a limit of speed: after this long nothing is going to happen any more.
 const STUCK: Duration = Duration::from_secs(300);
 const FRONT_PROXY: &str = "front-proxy";
+/// Whose requests the audit log has.
+const AUDITED: &str = "audited";
 
 pub const TOKEN: &str = "ballast-test-token";
 
@@ -73,6 +78,16 @@ impl ControlPlane {
             etcd_args.push("--unsafe-no-fsync".to_owned());
         }
         let etcd = spawn(&tools::etcd()?, &etcd_args, &path.join("etcd.log"))?;
+        let mut audit_args = Vec::new();
+        if options.audit {
+            fs::write(path.join("audit-policy.json"), audit_policy().to_string())?;
+            audit_args = vec![
+                flag("audit-policy-file", &file("audit-policy.json")),
+                flag("audit-log-path", &file("audit.log")),
+                // one file, however long
+                flag("audit-log-maxsize", &100_000),
+            ];
+        }
         let apiserver = spawn(
             &tools::kubernetes("kube-apiserver")?,
             &[
@@ -97,7 +112,10 @@ impl ControlPlane {
                 flag("requestheader-extra-headers-prefix", &"X-Remote-Extra-"),
                 flag("proxy-client-cert-file", &file("front-proxy.crt")),
                 flag("proxy-client-key-file", &file("front-proxy.key")),
-            ],
+            ]
+            .into_iter()
+            .chain(audit_args)
+            .collect::<Vec<String>>(),
             &path.join("kube-apiserver.log"),
         )?;
         let mut plane = Self { controllers: Vec::new(), apiserver, etcd, directory, port };
@@ -110,6 +128,15 @@ impl ControlPlane {
 
     pub fn kubeconfig(&self) -> PathBuf {
         self.directory.path().join("kubeconfig")
+    }
+
+    /// The same, for a user of whose requests there is an audit log.
+    pub fn audited_kubeconfig(&self) -> PathBuf {
+        self.directory.path().join("audited-kubeconfig")
+    }
+
+    pub fn audit_log(&self) -> PathBuf {
+        self.directory.path().join("audit.log")
     }
 
     pub async fn client(&self) -> Result<kube::Client> {
@@ -194,7 +221,7 @@ impl ControlPlane {
     pub async fn aggregate(&self, group: &str, version: &str, port: u16) -> Result<()> {
         let client = self.client().await?;
         let name = group.replace('.', "-");
-        let service = serde_json::json!({
+        let service = json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": name, "namespace": "kube-system"},
             "spec": {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]},
@@ -202,7 +229,7 @@ impl ControlPlane {
         let services: Api<DynamicObject> =
             Api::namespaced_with(client.clone(), "kube-system", &resource("", "v1", "Service", "services"));
         services.create(&PostParams::default(), &serde_json::from_value(service)?).await?;
-        let api_service = serde_json::json!({
+        let api_service = json!({
             "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
             "metadata": {"name": format!("{version}.{group}")},
             "spec": {
@@ -271,19 +298,34 @@ fn write_credentials(path: &Path, port: u16) -> Result<()> {
     fs::write(path.join("service-account.key"), key.serialize_pem())?;
     fs::write(path.join("service-account.pub"), key.public_key_pem())?;
     write_front_proxy(path).context("failed to make the certificates of aggregated APIs")?;
-    fs::write(path.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
-    let kubeconfig = serde_json::json!({
+    let tokens =
+        format!("{TOKEN},admin,admin,system:masters\n{AUDITED},{AUDITED},{AUDITED},system:masters\n");
+    fs::write(path.join("tokens.csv"), tokens)?;
+    fs::write(path.join("kubeconfig"), kubeconfig(port, TOKEN).to_string())?;
+    fs::write(path.join("audited-kubeconfig"), kubeconfig(port, AUDITED).to_string())?;
+    Ok(())
+}
+
+fn kubeconfig(port: u16, token: &str) -> Value {
+    json!({
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "real",
         "clusters": [{"name": "real", "cluster": {
             "server": format!("https://127.0.0.1:{port}"), "insecure-skip-tls-verify": true
         }}],
-        "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        "users": [{"name": "admin", "user": {"token": token}}],
         "contexts": [{"name": "real", "context": {"cluster": "real", "user": "admin"}}],
-    });
-    fs::write(path.join("kubeconfig"), kubeconfig.to_string())?;
-    Ok(())
+    })
+}
+
+/// One line for each request of one user, without bodies.
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1", "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": [{"level": "Metadata", "users": [AUDITED]}, {"level": "None"}],
+    })
 }
 
 /// With it the API server proves to an aggregated API that a request comes from it.

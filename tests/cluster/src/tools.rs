@@ -47,6 +47,12 @@ pub fn nats() -> Result<PathBuf> {
     once(&DIRECTORY, || directory("nats")).map(|directory| directory.join("nats-server"))
 }
 
+/// kro's controller, and its kinds in files of YAML beside it.
+pub fn kro() -> Result<PathBuf> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    once(&DIRECTORY, || directory("kro")).map(|directory| directory.join("kro"))
+}
+
 fn once(
     cell: &'static OnceLock<PathBuf>,
     make: impl FnOnce() -> Result<PathBuf>,

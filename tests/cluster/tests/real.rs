@@ -6,7 +6,7 @@ use kube::{Api, runtime::wait};
 
 #[tokio::test]
 async fn starts_with_controllers() -> anyhow::Result<()> {
-    let plane = ControlPlane::start(Options { controllers: true, sync: false }).await?;
+    let plane = ControlPlane::start(Options { controllers: true, ..Options::default() }).await?;
     let client = plane.client().await?;
     // created by kube-controller-manager, not by the API server
     let accounts: Api<ServiceAccount> = Api::namespaced(client, "default");

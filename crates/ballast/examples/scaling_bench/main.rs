@@ -15,7 +15,6 @@
 
 mod figures;
 mod objects;
-mod requests;
 mod servers;
 
 use std::{
@@ -24,15 +23,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use cluster::{
-    Running, free_ports,
+    Requests, Running, free_ports,
     real::{ControlPlane, Options},
-    spawn, tools,
+    spawn, spawn_client, tools,
 };
 use figures::Figures;
 use objects::Counts;
-use requests::Requests;
 
 /// So many objects change together: one in a hundred.
 const SHARE: usize = 100;
@@ -93,16 +91,14 @@ impl Bench {
         println!("\nballast serve");
         let directory = tempfile::tempdir()?;
         let log = std::env::var_os("BALLAST_LOG").map_or(directory.path().join("log"), PathBuf::from);
-        // `env` becomes the program, so that the process that was started is the one to measure
-        let mut arguments = vec![format!("KUBECONFIG={}", self.plane.kubeconfig().display())];
-        arguments.push(program.canonicalize()?.display().to_string());
-        arguments.extend(
-            ["serve", "--namespace=default", "--node-name=bench", "--loopback-pods"].map(str::to_owned),
-        );
+        let mut arguments: Vec<String> =
+            ["serve", "--namespace=default", "--node-name=bench", "--loopback-pods"]
+                .map(str::to_owned)
+                .into();
         arguments.extend(["--gateway-addr=127.0.0.1:0", "--operator-addr=127.0.0.1:0"].map(str::to_owned));
         arguments.push(format!("--store=redb:{}", directory.path().join("ballast.redb").display()));
         let begun = Instant::now();
-        let mut running = spawn(Path::new("/usr/bin/env"), &arguments, &log)?;
+        let mut running = spawn_client(program, &self.plane.kubeconfig(), &arguments, &log)?;
         while self.figures.n_scrapes() == 0 {
             ensure!(!running.has_exited(), "ballast ended: {}", std::fs::read_to_string(&log)?);
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -176,7 +172,7 @@ impl Bench {
             "idle for a minute: {} requests and {} for metrics, {cores:.3} cores, {:.1} MB",
             requests.n_all(),
             self.figures.n_answers() - n_answers,
-            rss_mb(running)?
+            running.rss_mb()?
         );
         println!("{requests}");
         Ok(())
@@ -219,7 +215,7 @@ impl Bench {
         println!(
             "{:.2} writes a change, {:.1} MB",
             requests.n_writes() as f64 / from_change.len().max(1) as f64,
-            rss_mb(running)?
+            running.rss_mb()?
         );
         println!("{requests}");
         Ok(())
@@ -238,24 +234,7 @@ fn row(what: &str, all: &mut [Duration]) {
 
 /// Processor time over a while.
 async fn cores(running: &Running, time: Duration) -> Result<f64> {
-    let (before, begun) = (ticks(running)?, Instant::now());
+    let (before, begun) = (running.processor_time()?, Instant::now());
     tokio::time::sleep(time).await;
-    // 100 ticks a second
-    Ok((ticks(running)? - before) as f64 / 100.0 / begun.elapsed().as_secs_f64())
-}
-
-fn ticks(running: &Running) -> Result<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid(running)?))?;
-    let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
-    Ok(fields[11].parse::<u64>()? + fields[12].parse::<u64>()?)
-}
-
-fn rss_mb(running: &Running) -> Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", pid(running)?))?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).context("no VmRSS")?;
-    Ok(line.split_whitespace().nth(1).context("no figure")?.parse::<f64>()? / 1024.0)
-}
-
-fn pid(running: &Running) -> Result<u32> {
-    running.pid().context("it has ended")
+    Ok((running.processor_time()? - before).as_secs_f64() / begun.elapsed().as_secs_f64())
 }
