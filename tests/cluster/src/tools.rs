@@ -1,4 +1,4 @@
-//! The real programs, built from the pinned Go modules under `tools/`.
+//! The real programs, built from what is pinned under `tools/`.
 
 use std::{
     path::{Path, PathBuf},
@@ -45,6 +45,12 @@ pub fn metrics_server() -> Result<PathBuf> {
 pub fn nats() -> Result<PathBuf> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     once(&DIRECTORY, || directory("nats")).map(|directory| directory.join("nats-server"))
+}
+
+/// A Python that has Numaflow's SDK.
+pub fn pynumaflow() -> Result<PathBuf> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    once(&DIRECTORY, || directory("pynumaflow")).map(|directory| directory.join("bin/python"))
 }
 
 fn once(
