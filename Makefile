@@ -1,4 +1,4 @@
-# The menu: make help. Everything works from a fresh clone on a machine with Rust, Go, Node, and the usual Unix tools.
+# The menu: make help. Everything works from a fresh clone on a machine with Rust, Go, Node, Python, and the usual Unix tools.
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -93,7 +93,7 @@ faults: tools ## controllers under crashes, stale reads, lost events and errors
 	cargo test --locked --package faults
 
 tools: ## build the real Kubernetes, etcd, NATS and metrics-server for the tests (minutes, once), and fetch what tests read
-	tools/build kubernetes etcd nats metrics-server >/dev/null
+	tools/build kubernetes etcd nats metrics-server pynumaflow >/dev/null
 	cd tools/kubernetes && go mod download k8s.io/kubernetes k8s.io/apimachinery sigs.k8s.io/structured-merge-diff/v6
 	cd tools/prometheus && go mod download github.com/prometheus/prometheus
 

@@ -65,6 +65,24 @@ fn decide_answers_each_input() {
     );
 }
 
+/// A source with 60000 pending gets 4 pods, and a buffer with 36000 of 50000 presses.
+#[test]
+fn the_decisions_of_the_page_about_vertices_are_what_is_answered() {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let page = std::fs::read_to_string(root.join("docs/vertices.md")).unwrap();
+    let shown: Vec<&str> = page
+        .split("$ ballast decide vertex --explain < ")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert_eq!(shown.len(), 2);
+    for shown in shown {
+        let (file, expected) = shown.split_once('\n').unwrap();
+        let input = std::fs::read(root.join(file)).unwrap();
+        assert_eq!(answer(&["decide", "vertex", "--explain"], input), expected, "{file}");
+    }
+}
+
 /// Half a batch would look like a whole one.
 #[test]
 fn a_batch_with_a_bad_input_answers_nothing_and_names_it() {

@@ -1,4 +1,4 @@
-//! The real programs, built from the pinned Go modules under `tools/`.
+//! The real programs, built from what is pinned under `tools/`.
 
 use std::{
     path::{Path, PathBuf},
@@ -51,6 +51,12 @@ pub fn nats() -> Result<PathBuf> {
 pub fn kro() -> Result<PathBuf> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     once(&DIRECTORY, || directory("kro")).map(|directory| directory.join("kro"))
+}
+
+/// A Python that has Numaflow's SDK.
+pub fn pynumaflow() -> Result<PathBuf> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    once(&DIRECTORY, || directory("pynumaflow")).map(|directory| directory.join("bin/python"))
 }
 
 fn once(

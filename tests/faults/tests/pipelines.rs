@@ -295,3 +295,15 @@ async fn events_lost_and_repeated() -> Result<()> {
     ];
     trials::disturbed_events(story, undisturbed().await?, plans).await
 }
+
+/// A story takes some five seconds, and most of its writes are of the same few kinds over and over: after each 11th it is
+/// a minute and meets every part of the story.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_after_many_a_write() -> Result<()> {
+    trials::crash_after_each(story, undisturbed().await?, 11).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn refused_requests() -> Result<()> {
+    trials::refused_requests(story, undisturbed().await?, &[5]).await
+}

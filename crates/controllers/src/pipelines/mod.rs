@@ -56,7 +56,7 @@ pub const COMPONENT: Component = Component {
             &["pipelines", "vertices", "monovertices", "interstepbufferservices"],
             &["get", "list", "watch"],
         ),
-        Rule::new(API, &["pipelines"], &["patch"]),
+        Rule::new(API, &["pipelines", "interstepbufferservices"], &["patch"]),
         Rule::new(API, &["vertices"], &["create", "patch", "delete"]),
         Rule::new(
             API,

@@ -329,11 +329,12 @@ impl crate::Rule for Rule {
                     _ => Ok(()),
                 }
             }
-            Rule::BackPressure(Pressure { direct, vertex, pending, usable, needed, .. }) => {
+            Rule::BackPressure(Pressure { current, direct, vertex, pending, usable, needed, .. }) => {
                 write!(out, "{vertex} is full ({pending} of {usable}), so ")?;
                 match (direct, needed) {
                     (true, Some(needed)) => write!(out, "no more feed it; what arrives needs {needed}"),
-                    (true, None) => out.write_str("one fewer feeds it"),
+                    (true, None) if after < current => out.write_str("one fewer feeds it"),
+                    (true, None) => out.write_str("no more feed it"),
                     (false, _) => out.write_str("more would only fill what lies between"),
                 }
             }

@@ -197,7 +197,7 @@ fn back_pressure_is_asked_before_growing_only() {
             t=1s replicas=3 p=20000/300 full=sink:35999 => 5 StepLimit: up by at most 2 at a time, so not yet 11
             t=2s replicas=3 p=20000/300 behind=sink:40000 => 3 DownstreamBackPressure: sink is full (40000 of 40000), so more would only fill what lies between
             t=3s replicas=3 p=20000/300 drops=sink:40000 => 5 StepLimit: up by at most 2 at a time, so not yet 11
-            t=4s replicas=1 p=20000/300 full=sink:40000 => 1 DirectBackPressure: sink is full (40000 of 40000), so one fewer feeds it
+            t=4s replicas=1 p=20000/300 full=sink:40000 => 1 DirectBackPressure: sink is full (40000 of 40000), so no more feed it
             t=5s replicas=3 p=100/300 full=sink:40000 => 2 MoreThanNeeded: partition 0 asks for 2
             t=500s replicas=3 p=20000/300 full=sink:40000 seen=379 => 5 StepLimit: up by at most 2 at a time, so not yet 11
             t=501s replicas=3 p=20000/300 full=sink:40000 seen=381 => 2 DirectBackPressure: sink is full (40000 of 40000), so one fewer feeds it

@@ -8,6 +8,7 @@ mod story;
 
 use std::process::ExitCode;
 
+use futures::{FutureExt, future::BoxFuture};
 use libtest_mimic::{Arguments, Trial};
 
 /// Started without arguments it is the test; otherwise it is one of the processes that take part.
@@ -21,15 +22,18 @@ fn main() -> ExitCode {
         ["--sink", sockets, file] => runtime.block_on(containers::sink(sockets, file)),
         _ => {
             let runtime: &'static _ = Box::leak(Box::new(runtime));
-            let on_jetstream = Trial::test("killed_pods_lose_nothing::jetstream", || {
-                runtime.block_on(story::on_jetstream());
-                Ok(())
-            });
-            let on_embedded = Trial::test("killed_pods_lose_nothing::embedded", || {
-                runtime.block_on(story::on_embedded());
-                Ok(())
-            });
-            return libtest_mimic::run(&Arguments::from_args(), vec![on_jetstream, on_embedded]).exit_code();
+            let trial = |name: &str, story: fn() -> BoxFuture<'static, ()>| {
+                Trial::test(format!("killed_pods_lose_nothing::{name}"), move || {
+                    runtime.block_on(story());
+                    Ok(())
+                })
+            };
+            let trials = vec![
+                trial("jetstream", || story::on_jetstream().boxed()),
+                trial("embedded", || story::on_embedded().boxed()),
+                trial("python", || story::in_python().boxed()),
+            ];
+            return libtest_mimic::run(&Arguments::from_args(), trials).exit_code();
         }
     }
     ExitCode::SUCCESS

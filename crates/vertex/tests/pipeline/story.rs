@@ -17,7 +17,17 @@ use crate::pod::{HUNDREDS, MAP, OUT, PATIENCE, Pod, Step, Where};
 pub async fn on_jetstream() {
     let nats = cluster::Nats::one().await.unwrap();
     let service = JetStream::connect(&nats.url(), &Account::default(), PATIENCE).await.unwrap();
-    killed_pods_lose_nothing(&service, Where::JetStream(nats.url())).await;
+    killed_pods_lose_nothing(&service, Where::JetStream(nats.url()), &this(&["--map"])).await;
+}
+
+/// The same, and the map is written with the SDK for Python.
+pub async fn in_python() {
+    let nats = cluster::Nats::one().await.unwrap();
+    let service = JetStream::connect(&nats.url(), &Account::default(), PATIENCE).await.unwrap();
+    let python = cluster::tools::pynumaflow().unwrap();
+    let words = cluster::tools::root().join("tests/containers/python/words.py");
+    let map = [python, words].map(|path| path.display().to_string());
+    killed_pods_lose_nothing(&service, Where::JetStream(nats.url()), &map).await;
 }
 
 pub async fn on_embedded() {
@@ -27,10 +37,11 @@ pub async fn on_embedded() {
     let url = format!("http://{}", listener.local_addr().unwrap());
     let token = service.token("default/numbers");
     tokio::spawn(vertex::buffer::serve(listener, service.clone(), CancellationToken::new()));
-    killed_pods_lose_nothing(&service, Where::Served { url, token }).await;
+    killed_pods_lose_nothing(&service, Where::Served { url, token }, &this(&["--map"])).await;
 }
 
-async fn killed_pods_lose_nothing(service: &dyn Service, buffers: Where) {
+/// `map` is the command of the map's container, and takes where its socket is to be.
+async fn killed_pods_lose_nothing(service: &dyn Service, buffers: Where, map: &[String]) {
     let directory = TempDir::with_prefix("ballast-pipeline-").unwrap();
     let lines = directory.path().join("lines");
     for name in MAP.iter().chain(&OUT).chain(&HUNDREDS) {
@@ -41,14 +52,14 @@ async fn killed_pods_lose_nothing(service: &dyn Service, buffers: Where) {
         service.create(name, &settings).await.unwrap();
     }
     let sockets = directory.path().to_str().unwrap();
-    let _map_container = keep(&["--map", sockets]);
-    let _sink_container = keep(&["--sink", sockets, lines.to_str().unwrap()]);
+    let _map_container = keep([map, &[sockets.to_owned()]].concat());
+    let _sink_container = keep(this(&["--sink", sockets, lines.to_str().unwrap()]));
     let port = || std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let pod = |step| {
         let (buffers, sockets, port) = (buffers.clone(), directory.path().to_owned(), port());
         Pod { step, buffers, sockets, port }
     };
-    let begin = |pod: &Pod| start(&["--pod", &serde_json::to_string(pod).unwrap()]);
+    let begin = |pod: &Pod| start(&this(&["--pod", &serde_json::to_string(pod).unwrap()]));
     let (source, map, sink) = (pod(Step::Source), pod(Step::Map), pod(Step::Sink));
     let (mut source_process, mut map_process, mut sink_process) = (begin(&source), begin(&map), begin(&sink));
 
@@ -95,18 +106,22 @@ async fn killed_pods_lose_nothing(service: &dyn Service, buffers: Where) {
     assert_eq!(hundreds, last / 100 + 1, "one for each hundred, by its tag, whatever died");
 }
 
-fn start(arguments: &[&str]) -> Child {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(arguments).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap()
+/// The command that starts this program as another process.
+fn this(arguments: &[&str]) -> Vec<String> {
+    let program = std::env::current_exe().unwrap().display().to_string();
+    std::iter::once(program).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect()
+}
+
+fn start(command: &[String]) -> Child {
+    let mut process = Command::new(&command[0]);
+    process.args(&command[1..]).stdout(Stdio::null()).kill_on_drop(true).spawn().unwrap()
 }
 
 /// As a kubelet does: the SDK ends when the pod's other container is gone.
-fn keep(arguments: &[&str]) -> AbortOnDropHandle<()> {
-    let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+fn keep(command: Vec<String>) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(async move {
         loop {
-            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-            start(&arguments).wait().await.unwrap();
+            start(&command).wait().await.unwrap();
         }
     }))
 }

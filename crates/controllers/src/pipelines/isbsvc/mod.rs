@@ -6,7 +6,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use api::numaflow::{BufferConfig, InterStepBufferService, phases};
+use api::numaflow::{BufferConfig, InterStepBufferService, Pipeline, phases};
 use engine::{Cached, Failure, Key, PlanError, Queue, Reconcile, effect::Plan, kind::Kind, object::name};
 use futures::future::{BoxFuture, FutureExt, ready};
 use jiff::Timestamp;
@@ -14,18 +14,37 @@ use kube::Resource;
 
 use super::{Caches, ISB_SERVICE, Options};
 
+const FINALIZER: &str = "numaflow.numaproj.io/isbsvc-controller";
 pub(super) const NOT_FOUND: &str = "ISBSvcNotFound";
 pub(super) const NOT_HEALTHY: &str = "ISBSvcNotHealthy";
 
 pub(super) struct Controller {
     services: Cached<InterStepBufferService>,
+    pipelines: Cached<Pipeline>,
     embedded_buffers: Option<String>,
 }
 
 impl Controller {
     pub fn new(caches: &Caches, options: &Options, queue: &Arc<Queue<Key>>) -> Self {
         caches.isb_services.enqueue(queue);
-        Self { services: caches.isb_services.clone(), embedded_buffers: options.embedded_buffers.clone() }
+        // A service that is deleted goes with the last pipeline that names it.
+        let on_pipelines = queue.clone();
+        caches.pipelines.listen(move |change| {
+            for pipeline in change.sides() {
+                let namespace = pipeline.metadata.namespace.clone().unwrap_or_default();
+                on_pipelines.add(Key::new(namespace, pipeline.spec.isb_service_name()));
+            }
+        });
+        Self {
+            services: caches.isb_services.clone(),
+            pipelines: caches.pipelines.clone(),
+            embedded_buffers: options.embedded_buffers.clone(),
+        }
+    }
+
+    fn is_used(&self, key: &Key) -> bool {
+        let pipelines = self.pipelines.in_namespace(&key.namespace);
+        pipelines.iter().any(|pipeline| pipeline.spec.isb_service_name() == key.name)
     }
 }
 
@@ -86,8 +105,9 @@ impl Reconcile for Controller {
         _: Option<&'a Failure>,
         now: Timestamp,
     ) -> BoxFuture<'a, Result<Plan, PlanError>> {
-        let plan =
-            self.services.get(key).map(|service| plan::plan(&service, self.embedded_buffers.as_deref(), now));
+        let embedded = self.embedded_buffers.as_deref();
+        let service = self.services.get(key);
+        let plan = service.map(|service| plan::plan(&service, embedded, self.is_used(key), now));
         ready(Ok(plan.unwrap_or_default())).boxed()
     }
 }

@@ -8,14 +8,30 @@ use engine::{
 };
 use jiff::Timestamp;
 
+use super::FINALIZER;
 use crate::{
     condition::ConditionState,
     pipelines::{ISB_SERVICE, vertex::set_conditions},
 };
 
-pub(super) fn plan(service: &InterStepBufferService, embedded: Option<&str>, now: Timestamp) -> Plan {
+/// `is_used`: whether a pipeline names it.
+pub(super) fn plan(
+    service: &InterStepBufferService,
+    embedded: Option<&str>,
+    is_used: bool,
+    now: Timestamp,
+) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(effect) = Effect::add_finalizer(&ISB_SERVICE, &service.metadata, FINALIZER) {
+        plan.push(effect);
+        return plan;
+    }
     if being_deleted(&service.metadata) {
-        return Plan::default();
+        // `kubectl delete -f` takes both at once, and a pipeline that goes still works off its buffers and deletes them.
+        if !is_used {
+            plan.effects.extend(Effect::remove_finalizer(&ISB_SERVICE, &service.metadata, FINALIZER));
+        }
+        return plan;
     }
     let answer = validate_isb_service(&service.spec).map_err(|error| error.to_string());
     let config = answer.and_then(|()| config(service, embedded));
@@ -33,7 +49,6 @@ pub(super) fn plan(service: &InterStepBufferService, embedded: Option<&str>, now
         Err(problem) => (phases::FAILED.to_owned(), Some(problem), status.config),
     };
     set_conditions(&mut status.conditions, &[("Configured", configured)], now);
-    let mut plan = Plan::default();
     if stored.as_ref() != Some(&status) {
         let stored: Option<&IsbServiceStatus> = stored.as_ref();
         plan.push(Effect::status(&ISB_SERVICE, &service.metadata, stored, &status));

@@ -1,16 +1,36 @@
-use engine::testing::{at, from_json, lines};
+use engine::testing::{at, from_json, lines, merge, seconds};
 use expect_test::expect;
 use serde_json::{Value, json};
 
-use super::plan::plan;
+use super::{FINALIZER, plan::plan};
+
+fn service(spec: Value) -> Value {
+    json!({
+        "apiVersion": "numaflow.numaproj.io/v1alpha1", "kind": "InterStepBufferService",
+        "metadata": {"name": "default", "namespace": "shop", "uid": "u", "generation": 2, "finalizers": [FINALIZER]},
+        "spec": spec,
+    })
+}
 
 fn planned(spec: Value, embedded: Option<&str>) -> String {
-    let service = from_json(json!({
-        "apiVersion": "numaflow.numaproj.io/v1alpha1", "kind": "InterStepBufferService",
-        "metadata": {"name": "default", "namespace": "shop", "uid": "u", "generation": 2},
-        "spec": spec,
-    }));
-    lines(&plan(&service, embedded, at(0)))
+    lines(&plan(&from_json(service(spec)), embedded, true, at(0)))
+}
+
+#[test]
+fn a_service_goes_with_the_last_pipeline_that_names_it() {
+    let turn = |finalizers: Value, deleted: Value, is_used: bool| {
+        let mut service = service(json!({"embedded": {}}));
+        merge(&mut service, json!({"metadata": {"finalizers": finalizers, "deletionTimestamp": deleted}}));
+        lines(&plan(&from_json(service), Some("127.0.0.1:7000"), is_used, at(0)))
+    };
+    let ours = json!([FINALIZER]);
+    assert_eq!(turn(ours.clone(), json!(seconds(0)), true), "", "a pipeline still needs it");
+    assert_eq!(turn(json!(null), json!(seconds(0)), false), "", "others hold it");
+    let (new, unused) = (turn(json!(null), json!(null), false), turn(ours, json!(seconds(0)), false));
+    expect![[r#"
+        patch InterStepBufferService shop/default {"metadata":{"finalizers":["numaflow.numaproj.io/isbsvc-controller"]}}
+        patch InterStepBufferService shop/default {"metadata":{"finalizers":[]}}
+    "#]].assert_eq(&(new + &unused));
 }
 
 #[test]

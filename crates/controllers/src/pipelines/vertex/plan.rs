@@ -134,6 +134,8 @@ fn ready_to_run<'a>(observed: &'a Observed<'_>) -> Result<Option<&'a BufferConfi
     }
     match &observed.buffers {
         Ok(config) => Ok(config.as_ref()),
+        // Nothing runs: a service that is gone must not keep the pods that are left.
+        Err(_) if observed.worker.is_paused() => Ok(None),
         Err(NoBuffers { reason, message }) => Err((*reason, message.clone())),
     }
 }

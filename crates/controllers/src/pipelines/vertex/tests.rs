@@ -592,3 +592,26 @@ fn what_is_missing_or_broken_is_said() {
         status Vertex shop/simple-cat {"conditions":[{"lastTransitionTime":"2026-01-01T00:00:10Z","message":"pods and Services are as they should be","reason":"Successful","status":"True","type":"Deployed"},{"lastTransitionTime":"2026-01-01T00:00:10Z","message":"container udf of pod simple-cat-0-abcde: CrashLoopBackOff (back-off 40s)","reason":"PodsUnhealthy","status":"False","type":"PodsHealthy"}],"currentHash":"1f2ed0c3006562c4d11288788469af8edaa451b000dd7ee2a5d93706749d870c","desiredReplicas":2,"lastScaledAt":"2026-01-01T00:00:10Z","message":"Degraded: container udf of pod simple-cat-0-abcde: CrashLoopBackOff (back-off 40s)","observedGeneration":1,"phase":"Running","readyReplicas":0,"reason":"CrashLoopBackOff","replicas":2,"selector":"numaflow.numaproj.io/pipeline-name=simple,numaflow.numaproj.io/vertex-name=cat","updateHash":"1f2ed0c3006562c4d11288788469af8edaa451b000dd7ee2a5d93706749d870c","updatedReadyReplicas":0,"updatedReplicas":2}
     "#]].assert_eq(&all);
 }
+
+/// `kubectl delete -f` may take the service of the buffers before the pipeline, which goes only when its pods are gone.
+#[test]
+fn a_paused_vertex_lets_its_pods_go_without_a_service_too() {
+    let options = options();
+    let pod: Pod = from_json(json!({
+        "metadata": {"name": "simple-cat-0-abcde", "uid": "p", "annotations": {"numaflow.numaproj.io/replica": "0"}},
+        "status": {"phase": "Running"},
+    }));
+    let mut observed = Observed {
+        worker: vertex(json!({})),
+        pods: vec![Arc::new(pod)],
+        services: Vec::new(),
+        buffers: Err(NoBuffers { reason: "ISBSvcNotFound", message: "there is none".into() }),
+        failure: None,
+        options: &options,
+    };
+    let deletes =
+        |observed: &Observed<'_>| lines(&plan(observed, at(10))).contains("delete Pod simple-cat-0-abcde");
+    assert!(!deletes(&observed), "what runs goes on");
+    observed.worker = vertex(json!({"spec": {"lifecycle": {"desiredPhase": "Paused"}}}));
+    assert!(deletes(&observed));
+}
