@@ -27,7 +27,7 @@ pub async fn everyday_commands(cluster: &Cluster) -> Result<()> {
     let unchanged = place.apply(SLEEPER).await?;
     ensure!(unchanged.contains("unchanged"), "{unchanged}");
     let missing = place.apply("{apiVersion: example.com/v1, kind: Nothing, metadata: {name: x}}").await;
-    let missing = missing.map_or_else(|error| error.to_string(), |created| created);
+    let missing = missing.unwrap_or_else(|error| error.to_string());
     ensure!(missing.contains("no matches for kind \"Nothing\" in version \"example.com/v1\""), "{missing}");
     let server_side = ["-n", &place.namespace, "apply", "--server-side", "--force-conflicts", "-f", "-"];
     place.cluster.kubectl_with_input(server_side, SLEEPER).await?;
