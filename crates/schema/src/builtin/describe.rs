@@ -22,10 +22,7 @@ fn add(definitions: Map<String, Value>, into: &mut Map<String, Value>) {
         }
         match schemas::short(&name) {
             "api.resource.Quantity" => alternatives(&mut definition, &["string", "number"]),
-            "util.intstr.IntOrString" => {
-                alternatives(&mut definition, &["integer", "string"]);
-                definition["format"] = "int-or-string".into();
-            }
+            "util.intstr.IntOrString" => alternatives(&mut definition, &["integer", "string"]),
             title => {
                 if let Some(row) = table::find(title) {
                     overlay(&mut definition, row);

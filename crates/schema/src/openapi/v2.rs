@@ -50,8 +50,12 @@ fn schema(value: Value) -> Value {
     }
     // Numbers or text, such as quantities: text is what they are written as.
     let alternatives = old.get("oneOf").and_then(Value::as_array);
-    if alternatives.is_some_and(|all| all.iter().any(|one| one["type"] == "string")) {
+    let may_be = |kind: &str| alternatives.is_some_and(|all| all.iter().any(|one| one["type"] == kind));
+    if may_be("string") {
         new.insert("type".to_owned(), "string".into());
+    }
+    if may_be("string") && may_be("integer") {
+        new.insert("format".to_owned(), "int-or-string".into());
     }
     for (name, value) in old.into_iter().filter(|(name, _)| !UNKNOWN.contains(&name.as_str())) {
         let value = match name.as_str() {
