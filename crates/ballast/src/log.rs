@@ -4,13 +4,7 @@ use std::io::{self, IsTerminal};
 
 use tracing_subscriber::EnvFilter;
 
-/// For people, or for what collects logs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    #[default]
-    Text,
-    Json,
-}
+use crate::output::Format;
 
 pub fn start(quiet: bool, verbose: u8, format: Format) {
     let level = match (quiet, verbose) {

@@ -1,6 +1,6 @@
 //! How much the log tells, and in which form.
 
-use crate::log::{self, Format};
+use crate::{log, output::Format};
 
 #[derive(Debug, clap::Args)]
 pub struct LogFlags {
