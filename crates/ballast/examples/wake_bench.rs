@@ -1,7 +1,7 @@
 //! The parts of `bench/wake`, which play people, node and pods for a `ballast serve`, on the API that `KUBECONFIG` names.
 //!
 //! ```text
-//! wake_bench create FUNCTIONS PORT                  functions asleep, whose pods will listen on PORT of 127.0.0.1
+//! wake_bench create FUNCTIONS WAKES PORT            functions asleep, whose pods will listen on PORT of 127.0.0.1
 //! wake_bench known GATEWAY FUNCTIONS                waits until the gateway knows so many functions
 //! wake_bench wake GATEWAY FUNCTIONS PORT [CALLS]    wakes one after the other, then calls them in turn
 //! ```
@@ -44,7 +44,7 @@ async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
-        ["create", functions, port] => create(functions.parse()?, port.parse()?).await,
+        ["create", functions, wakes, port] => create(functions.parse()?, wakes.parse()?, port.parse()?).await,
         ["known", gateway, functions] => known(gateway.parse()?, functions.parse()?).await,
         ["wake", gateway, functions, port, calls @ ..] => {
             let calls = calls.first().map_or(Ok(0), |calls| calls.parse())?;
@@ -65,11 +65,11 @@ fn bare_name(index: usize) -> String {
     format!("bare-{index:04}")
 }
 
-async fn create(functions: usize, port: u16) -> Result<()> {
+async fn create(functions: usize, wakes: usize, port: u16) -> Result<()> {
     let client = Client::try_default().await?;
     controllers::crds::install(&client).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(client);
-    let all = (0..functions).flat_map(|index| [function(index, port), bare(index)]);
+    let all = (0..functions).map(|index| function(index, port)).chain((0..wakes).map(bare));
     stream::iter(all)
         .map(|object| async {
             deployments.create(&PostParams::default(), &serde_json::from_value(object?)?).await?;

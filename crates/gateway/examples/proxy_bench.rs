@@ -109,9 +109,8 @@ async fn gateway(address: SocketAddr, backend: SocketAddr, functions: usize, sto
         };
         (function.name().clone(), Arc::new(function))
     };
-    let mut functions: std::collections::BTreeMap<_, _> =
-        (0..functions).map(|n| named(format!("f{n}"), vec![pod.clone()])).collect();
-    functions.extend([named("asleep".to_owned(), Vec::new())]);
+    let functions = (0..functions).map(|n| named(format!("f{n}"), vec![pod.clone()]));
+    let functions = functions.chain([named("asleep".to_owned(), Vec::new())]).collect();
     catalog.publish(Snapshot { functions, ..Snapshot::default() });
     let parts = Parts {
         catalog,

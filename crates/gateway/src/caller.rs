@@ -63,7 +63,7 @@ impl Peer {
         match visibility {
             Visibility::Public => true,
             Visibility::Private => {
-                self.client(headers, proxies).is_some_and(|client| snapshot().trusted.contains(&client))
+                self.client(headers, proxies).is_some_and(|client| snapshot().trusted.contains_key(&client))
             }
         }
     }

@@ -32,7 +32,9 @@ impl Viewer {
     pub(crate) fn may_use(self, visibility: Visibility, snapshot: &Snapshot) -> bool {
         match (self, visibility) {
             (Viewer::Operator, _) | (_, Visibility::Public) => true,
-            (Viewer::Caller(ip), Visibility::Private) => ip.is_some_and(|ip| snapshot.trusted.contains(&ip)),
+            (Viewer::Caller(ip), Visibility::Private) => {
+                ip.is_some_and(|ip| snapshot.trusted.contains_key(&ip))
+            }
         }
     }
 

@@ -80,7 +80,8 @@ pub(crate) fn one(gateway: &Gateway, viewer: Viewer, name: &str) -> Response<Bod
 
 fn statuses(gateway: &Gateway, viewer: Viewer) -> Vec<Status> {
     let snapshot = gateway.catalog().current();
-    let visible = snapshot.functions.values().filter(|function| viewer.sees(function, &snapshot));
+    let functions = snapshot.functions.sorted().into_iter().map(|(_, function)| function);
+    let visible = functions.filter(|function| viewer.sees(function, &snapshot));
     visible.map(|function| status(gateway, function)).collect()
 }
 

@@ -36,11 +36,12 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     database.ask(&MetricNames { exact: names, ..MetricNames::default() }, SystemClock.now());
     let options = Options { loopback: true, ..Options::default() };
     let (scraper, handle) = Scraper::new(database.clone(), options, Arc::new(SystemClock));
-    handle.set_targets((0..N_TARGETS).map(|i| {
+    let targets = (0..N_TARGETS).map(|i| {
         let [high, low] = i.to_be_bytes();
         let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 1, high, low)), port);
         Target::new(address, "/metrics", &Labels::from_pairs([("pod", format!("pod-{i}"))]), "load")
-    }));
+    });
+    handle.set_targets(targets.collect::<Vec<_>>());
     tokio::spawn(scraper.run(std::future::pending()));
 
     tokio::time::sleep(WARM_UP).await;

@@ -1,7 +1,6 @@
 //! The functions of one namespace and their pods, as last seen.
 
 use std::{
-    collections::{BTreeMap, HashSet},
     net::IpAddr,
     sync::{
         Arc,
@@ -11,6 +10,8 @@ use std::{
 
 use api::slimfaas::{Problem, Settings};
 use tokio::sync::watch;
+
+use crate::{Difference, SharedMap};
 
 /// What a decision is written to: the object whose `scale` subresource counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,9 +55,9 @@ pub struct Pod {
 /// One state of affairs; names are those of the workloads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    pub functions: BTreeMap<Arc<str>, Arc<Function>>,
-    /// Addresses of pods that may call what is private.
-    pub trusted: HashSet<IpAddr>,
+    pub functions: SharedMap<Arc<str>, Arc<Function>>,
+    /// Addresses of pods that may call what is private, and how many pods have each.
+    pub trusted: SharedMap<IpAddr, usize>,
 }
 
 /// A handle to the latest [`Snapshot`].
@@ -131,14 +132,19 @@ impl Catalog {
 }
 
 impl Snapshot {
+    /// Functions that are new, gone, or not what they were. What did not change is the same object, so that most are not
+    /// looked at.
+    pub fn differences<'a>(
+        before: &'a Self,
+        after: &'a Self,
+    ) -> Vec<Difference<'a, Arc<str>, Arc<Function>>> {
+        SharedMap::differences(&before.functions, &after.functions, Arc::ptr_eq)
+    }
+
     /// As equality, but what is the same object is not compared: of many functions nearly all are.
     fn says_the_same(&self, other: &Self) -> bool {
+        let is_same = |a: &Arc<Function>, b: &Arc<Function>| Arc::ptr_eq(a, b) || a == b;
         self.trusted == other.trusted
-            && self.functions.len() == other.functions.len()
-            && self
-                .functions
-                .iter()
-                .zip(&other.functions)
-                .all(|((a, before), (b, after))| a == b && (Arc::ptr_eq(before, after) || before == after))
+            && SharedMap::differences(&self.functions, &other.functions, is_same).is_empty()
     }
 }

@@ -14,7 +14,9 @@
 
 mod activity;
 mod catalog;
+mod shared_map;
 pub mod sharing;
 
 pub use activity::{Activity, Call, Calls, FunctionActivity};
 pub use catalog::{Catalog, Function, Pod, Snapshot, Target};
+pub use shared_map::{Difference, SharedMap};

@@ -273,13 +273,12 @@ pub fn own_gauges(
     history: History,
     database: Database,
 ) -> scraping::OwnGauges {
-    let queues = queue_gauges(catalog.clone(), store);
     Arc::new(move || {
-        let (catalog, history, database) = (catalog.clone(), history.clone(), database.clone());
-        let queues = queues();
+        let (catalog, store, history) = (catalog.clone(), store.clone(), history.clone());
+        let wanted = database.wanted();
         Box::pin(async move {
-            let mut gauges = queues.await;
-            gauges.extend(replica_gauges(&catalog, &history, |name| database.wanted().contains(name)));
+            let mut gauges = queue_gauges(&catalog, &store, |name| wanted.contains(name)).await;
+            gauges.extend(replica_gauges(&catalog, &history, |name| wanted.contains(name)));
             gauges
         })
     })
@@ -309,28 +308,36 @@ fn replica_gauges(catalog: &Catalog, history: &History, is_wanted: impl Fn(&str)
     snapshot.functions.iter().flat_map(of_function).collect()
 }
 
-fn queue_gauges(catalog: Catalog, store: store::Shared) -> scraping::OwnGauges {
-    Arc::new(move || {
-        let (catalog, store) = (catalog.clone(), store.clone());
-        Box::pin(async move {
-            let mut gauges = Vec::new();
-            let now = Timestamp::now().as_millisecond();
-            for name in catalog.current().functions.keys() {
-                let Ok(counts) = store.counts(name).await else { continue };
-                let oldest_ms = counts.oldest_unix_ms.map_or(0, |oldest| (now - oldest).max(0));
-                for (what, value) in [
-                    ("slimfaas_function_queue_ready_items", counts.ready as f64),
-                    ("slimfaas_function_queue_in_flight_items", counts.in_flight as f64),
-                    ("slimfaas_function_queue_retry_pending_items", counts.retry_pending as f64),
-                    ("ballast_function_queue_oldest_seconds", oldest_ms as f64 / 1000.0),
-                ] {
-                    let labels = vec![("function".to_owned(), name.to_string())];
-                    gauges.push(Gauge { name: what.to_owned(), labels, value });
-                }
-            }
-            gauges
-        })
-    })
+/// With many functions this is much work for what hardly anybody asks for.
+async fn queue_gauges(
+    catalog: &Catalog,
+    store: &store::Shared,
+    is_wanted: impl Fn(&str) -> bool,
+) -> Vec<Gauge> {
+    let now = Timestamp::now().as_millisecond();
+    let oldest_seconds = move |counts: &store::Counts| {
+        counts.oldest_unix_ms.map_or(0, |oldest| (now - oldest).max(0)) as f64 / 1000.0
+    };
+    let values: [(&str, &(dyn Fn(&store::Counts) -> f64 + Sync)); 4] = [
+        ("slimfaas_function_queue_ready_items", &|counts| counts.ready as f64),
+        ("slimfaas_function_queue_in_flight_items", &|counts| counts.in_flight as f64),
+        ("slimfaas_function_queue_retry_pending_items", &|counts| counts.retry_pending as f64),
+        ("ballast_function_queue_oldest_seconds", &oldest_seconds),
+    ];
+    let wanted: Vec<_> = values.into_iter().filter(|(name, _)| is_wanted(name)).collect();
+    let mut gauges = Vec::new();
+    if wanted.is_empty() {
+        return gauges;
+    }
+    for name in catalog.current().functions.keys() {
+        let Ok(counts) = store.counts(name).await else { continue };
+        gauges.extend(wanted.iter().map(|(what, value)| Gauge {
+            name: (*what).to_owned(),
+            labels: vec![("function".to_owned(), name.to_string())],
+            value: value(&counts),
+        }));
+    }
+    gauges
 }
 
 #[cfg(test)]

@@ -1,58 +1,48 @@
-//! From objects to functions. Pure, but for remembering what was made of each workload: one changes at a time, and the
-//! others are taken over as they are.
+//! From objects to functions. Pure, but for remembering what was made of each workload: one changes at a time, and only that
+//! one is looked at again, and what depends on it.
 
 use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
-    net::SocketAddr,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
 };
 
-use api::slimfaas::{self, Annotations, Problem, Settings};
-use engine::{
-    effect::Target,
-    kind::{self, Kind},
-    object::{annotation, controller_of},
-    pods,
-};
-use k8s_openapi::{
-    api::{
-        apps::v1::{Deployment, StatefulSet},
-        autoscaling::v2::HorizontalPodAutoscaler,
-        core::v1::{Pod, PodTemplateSpec},
-    },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
-};
-use kube::{
-    api::DynamicObject,
-    core::{Selector, SelectorExt},
-};
+use api::slimfaas::{self, Problem, Settings};
+use engine::{effect::Target, object::annotation, pods};
+use k8s_openapi::api::core::v1::Pod;
 use metrics::scrape::Endpoint;
-use ondemand::{self as shared, Function, Snapshot};
+use ondemand::{self as shared, Function, SharedMap, Snapshot};
 use promql::Labels;
 use scaling::{Autoscaler, Controls, OnConflict, Writers};
 
 use super::{
-    FUNCTION, Managed, View, Watched,
+    Managed, View,
     dependencies::{self, Unmanaged, UnmanagedWorkload},
     members,
+    workload::{Objects, Workload, WorkloadId, WorkloadKind, autoscaler_of, pods_of},
 };
-use crate::autoscaled::scales;
 
 pub struct Assembler {
     namespace: Arc<str>,
-    /// What was made of each workload that is still there, by kind and name.
-    made: HashMap<&'static str, HashMap<Arc<str>, Made>>,
-    last: Arc<Snapshot>,
+    /// What was made of each workload that is still there.
+    made: HashMap<WorkloadId, Made>,
+    functions: SharedMap<Arc<str>, Arc<Function>>,
+    trusted: SharedMap<IpAddr, usize>,
+    managed: SharedMap<Arc<str>, Arc<Managed>>,
+    controls: SharedMap<Arc<str>, Controls>,
+    /// Of functions that have pods to scrape.
+    scraped: BTreeMap<Arc<str>, Scraped>,
+    refused: BTreeMap<WorkloadId, (Target, Problem)>,
+    /// Functions that depend on others, and what these are.
+    dependents: BTreeSet<Arc<str>>,
+    named: HashSet<Arc<str>>,
+    last: View,
 }
 
-/// What was made of one workload, and from what. As long as that is the same, so is what was made.
+/// What was made of one workload.
 struct Made {
     workload: Workload,
-    /// Those that may be its own; none are noted of what is no function.
-    pods: Vec<Arc<Pod>>,
-    autoscaler: Option<Autoscaler>,
     meaning: Meaning,
     part: Option<Part>,
 }
@@ -60,220 +50,178 @@ struct Made {
 /// Those of a function, or why it may be meant as one and is none.
 type Meaning = Result<(Arc<Settings>, Vec<Problem>), Option<Problem>>;
 
+/// The pods of a function that are scraped, and the longest time between two scrapes that one asks for.
+type Scraped = (Vec<metrics::scrape::Target>, Duration);
+
 /// What a function adds to the view.
 struct Part {
     function: Arc<Function>,
     managed: Option<Arc<Managed>>,
     controls: Option<Controls>,
-    scraped: Vec<metrics::scrape::Target>,
-    longest_interval: Duration,
-}
-
-/// One workload, whatever its kind.
-#[derive(Clone)]
-enum Workload {
-    Deployment(Arc<Deployment>),
-    StatefulSet(Arc<StatefulSet>),
-    Function(Arc<DynamicObject>),
-}
-
-impl Workload {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Deployment(_) => kind::DEPLOYMENT,
-            Self::StatefulSet(_) => kind::STATEFUL_SET,
-            Self::Function(_) => FUNCTION,
-        }
-    }
-
-    fn kind_name(&self) -> &'static str {
-        match self {
-            Self::Deployment(_) => "Deployment",
-            Self::StatefulSet(_) => "StatefulSet",
-            Self::Function(_) => "Function",
-        }
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        match self {
-            Self::Deployment(object) => &object.metadata,
-            Self::StatefulSet(object) => &object.metadata,
-            Self::Function(object) => &object.metadata,
-        }
-    }
-
-    fn name(&self) -> &str {
-        self.meta().name.as_deref().unwrap_or_default()
-    }
-
-    /// The annotations of its pods.
-    fn template(&self) -> Option<Cow<'_, Annotations>> {
-        match self {
-            Self::Deployment(object) => {
-                template_annotations(&object.spec.as_ref()?.template).map(Cow::Borrowed)
-            }
-            Self::StatefulSet(object) => {
-                template_annotations(&object.spec.as_ref()?.template).map(Cow::Borrowed)
-            }
-            Self::Function(object) => serde_json::from_value(object.data["spec"]["annotations"].clone())
-                .ok()
-                .flatten()
-                .map(Cow::Owned),
-        }
-    }
-
-    fn replicas(&self) -> i32 {
-        let replicas = match self {
-            Self::Deployment(object) => object.spec.as_ref().and_then(|spec| spec.replicas),
-            Self::StatefulSet(object) => object.spec.as_ref().and_then(|spec| spec.replicas),
-            Self::Function(object) => {
-                object.data["spec"]["replicas"].as_i64().and_then(|n| i32::try_from(n).ok())
-            }
-        };
-        replicas.unwrap_or(1)
-    }
-
-    /// Of its pods, beside their owner.
-    fn selector(&self) -> Option<&LabelSelector> {
-        match self {
-            Self::Deployment(object) => Some(&object.spec.as_ref()?.selector),
-            Self::StatefulSet(object) => Some(&object.spec.as_ref()?.selector),
-            Self::Function(_) => None,
-        }
-    }
-
-    /// Whether it brings a scaler of its own, which ours would fight.
-    fn scales_itself(&self) -> bool {
-        matches!(self, Self::Function(object) if !object.data["spec"]["scaleConfig"].is_null())
-    }
-
-    /// Whether it is the same object in the same version. A cache replaces what changes.
-    fn is(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Deployment(a), Self::Deployment(b)) => Arc::ptr_eq(a, b),
-            (Self::StatefulSet(a), Self::StatefulSet(b)) => Arc::ptr_eq(a, b),
-            (Self::Function(a), Self::Function(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
-    }
-
-    fn has_annotations_of(&self, other: &Self) -> bool {
-        self.meta().annotations == other.meta().annotations && self.template() == other.template()
-    }
-}
-
-impl Made {
-    fn is_of(&self, workload: &Workload, pods: &[&Arc<Pod>], autoscaler: Option<&Autoscaler>) -> bool {
-        let has_same_pods =
-            || self.pods.len() == pods.len() && self.pods.iter().zip(pods).all(|(a, b)| Arc::ptr_eq(a, b));
-        self.workload.is(workload)
-            && (self.part.is_none() || (self.autoscaler.as_ref() == autoscaler && has_same_pods()))
-    }
+    scraped: Scraped,
 }
 
 impl Assembler {
     pub fn new(namespace: &str) -> Self {
-        Assembler { namespace: namespace.into(), made: HashMap::new(), last: Arc::default() }
+        Assembler {
+            namespace: namespace.into(),
+            made: HashMap::new(),
+            functions: SharedMap::default(),
+            trusted: SharedMap::default(),
+            managed: SharedMap::default(),
+            controls: SharedMap::default(),
+            scraped: BTreeMap::new(),
+            refused: BTreeMap::new(),
+            dependents: BTreeSet::new(),
+            named: HashSet::new(),
+            last: View::default(),
+        }
     }
 
-    pub fn assemble(&mut self, watched: &Watched) -> View {
-        let members = members::by_workload(&watched.pods);
-        let autoscalers = by_target(&watched.autoscalers);
-        let scaled_objects = by_scale_target(&watched.scaled_objects);
-        let mut before = std::mem::take(&mut self.made);
-
-        let mut functions: BTreeMap<Arc<str>, Arc<Function>> = BTreeMap::new();
-        let mut managed: BTreeMap<Arc<str>, Arc<Managed>> = BTreeMap::new();
-        let mut asked_for: BTreeMap<Arc<str>, Controls> = BTreeMap::new();
-        let mut trusted = HashSet::new();
-        let mut scraped = Vec::new();
-        let mut longest_interval = Duration::ZERO;
-        let (mut plain, mut refused) = (Vec::new(), Vec::new());
-        for workload in workloads(watched) {
-            let kind = workload.kind_name();
-            let pods = members.get(&(kind, workload.name())).map_or(&[][..], Vec::as_slice);
-            let autoscaler = autoscaler_of(&workload, &autoscalers, &scaled_objects);
-            let known = before.get_mut(kind).and_then(|of_kind| of_kind.remove_entry(workload.name()));
-            let (name, made) = match known {
-                Some((name, made)) if made.is_of(&workload, pods, autoscaler.as_ref()) => (name, made),
-                Some((name, made)) => (name, self.make(&workload, pods, autoscaler, Some(made))),
-                None => (workload.name().into(), self.make(&workload, pods, autoscaler, None)),
+    /// Looks again at workloads of which anything changed: themselves, their pods, who else scales them. It costs as much as
+    /// these are many, and as there are dependencies if one of these is part of them.
+    pub fn update(&mut self, objects: &impl Objects, changed: impl IntoIterator<Item = WorkloadId>) -> View {
+        let mut names = BTreeSet::new();
+        let mut has_other_refusals = false;
+        for id in changed {
+            has_other_refusals |= self.look_at(objects, &id);
+            names.insert(id.name);
+        }
+        let (mut touches_dependencies, mut has_other_scrapes) = (false, false);
+        for name in &names {
+            touches_dependencies |= self.dependents.contains(name) || self.named.contains(name);
+            let part = self.part_of(name);
+            let controls = part.and_then(|part| part.controls.clone());
+            let managed = part.and_then(|part| part.managed.clone());
+            let scraped = part.map(|part| part.scraped.clone()).filter(|(targets, _)| !targets.is_empty());
+            let function = self.function(name);
+            if function.as_ref().is_some_and(|function| !function.settings.depends_on.is_empty()) {
+                self.dependents.insert(name.clone());
+                touches_dependencies = true;
+            } else {
+                self.dependents.remove(name);
+                self.publish(name, function);
+            }
+            self.controls.set(name.clone(), controls);
+            self.managed.set(name.clone(), managed);
+            let known = match scraped.clone() {
+                Some(scraped) => self.scraped.insert(name.clone(), scraped),
+                None => self.scraped.remove(name),
             };
-            if let Err(problem) = &made.meaning {
-                let target = || Target::of(&workload.kind(), workload.meta());
-                refused.extend(problem.clone().map(|problem| (target(), problem)));
-                plain.push(workload.clone());
-            }
-            match (&made.part, functions.get_mut(&name)) {
-                (None, _) => {}
-                (Some(_), Some(taken)) => {
-                    // One name, one route: the first kind in the order of `workloads` has it.
-                    let message = format!("a {kind} of the same name is not served: rename one of them");
-                    Arc::make_mut(taken).problems.push(Problem::new(slimfaas::PREFIX, message));
-                }
-                (Some(part), None) => {
-                    if part.function.settings.trusted {
-                        trusted.extend(part.function.pods.iter().filter_map(|pod| pod.ip));
-                    }
-                    scraped.extend_from_slice(&part.scraped);
-                    longest_interval = longest_interval.max(part.longest_interval);
-                    asked_for.extend(part.controls.clone().map(|controls| (name.clone(), controls)));
-                    managed.extend(part.managed.clone().map(|managed| (name.clone(), managed)));
-                    functions.insert(name.clone(), part.function.clone());
-                }
-            }
-            self.made.entry(kind).or_default().insert(name, made);
+            has_other_scrapes |= known != scraped;
         }
-        let named = dependencies::names(&functions);
-        let is_waited_for = |name: &str| named.contains(name) && !functions.contains_key(name);
-        let plain = plain.iter().filter(|workload| is_waited_for(workload.name())).map(|workload| {
-            let ready = pods_of(workload, members.get(&(workload.kind_name(), workload.name())));
-            let ready = ready.into_iter().filter(|pod| pods::can_be_called(pod)).count();
-            let ready = i32::try_from(ready).unwrap_or(i32::MAX);
-            (workload.name().into(), UnmanagedWorkload { wanted: workload.replicas(), ready })
-        });
-        let plain: Unmanaged = plain.collect();
-        dependencies::report(&mut functions, &named, &plain);
-        for (name, function) in &mut functions {
-            // What is the same stays the same object: calls that wait for one function are not woken by a pod of another.
-            if let Some(known) = self.last.functions.get(name)
-                && !Arc::ptr_eq(known, function)
-                && known == function
-            {
-                *function = known.clone();
-            }
+        if touches_dependencies {
+            self.connect(objects);
         }
-        self.last = Arc::new(Snapshot { functions, trusted });
-        View {
-            complete: true,
-            snapshot: self.last.clone(),
-            unmanaged: Arc::new(plain),
-            controls: Arc::new(asked_for),
-            managed: Arc::new(managed),
-            refused: refused.into(),
-            scraped: scraped.into(),
-            longest_interval,
+        if has_other_scrapes {
+            self.last.scraped = self.scraped.values().flat_map(|(targets, _)| targets).cloned().collect();
+            self.last.longest_interval =
+                self.scraped.values().map(|(_, longest)| *longest).max().unwrap_or_default();
         }
+        if has_other_refusals {
+            self.last.refused = self.refused.values().cloned().collect();
+        }
+        self.last.complete = true;
+        self.last.snapshot =
+            Arc::new(Snapshot { functions: self.functions.clone(), trusted: self.trusted.clone() });
+        self.last.managed = self.managed.clone();
+        self.last.controls = self.controls.clone();
+        self.last.clone()
     }
 
-    /// What is new about a workload. What it said before is taken over where it still says so.
-    fn make(
-        &self,
-        workload: &Workload,
-        pods: &[&Arc<Pod>],
-        autoscaler: Option<Autoscaler>,
-        known: Option<Made>,
-    ) -> Made {
-        let meaning = match &known {
-            Some(made) if made.workload.has_annotations_of(workload) => made.meaning.clone(),
-            _ => self.meaning(workload),
-        };
-        let part = meaning.as_ref().ok().map(|(settings, problems)| {
-            let before = known.and_then(|made| made.part).map(|part| part.function);
-            self.part(workload, pods, autoscaler.clone(), settings, problems.clone(), before)
+    /// Whether it is now refused, or no longer, or for another reason.
+    fn look_at(&mut self, objects: &impl Objects, id: &WorkloadId) -> bool {
+        let known = self.made.remove(id);
+        let made = objects.workload(id).filter(Workload::counts).map(|workload| {
+            let meaning = match known {
+                Some(known) if known.workload.has_annotations_of(&workload) => known.meaning,
+                _ => self.meaning(&workload),
+            };
+            let part = meaning
+                .as_ref()
+                .ok()
+                .map(|(settings, problems)| self.part(objects, id, &workload, settings, problems.clone()));
+            Made { workload, meaning, part }
         });
-        let pods = if part.is_some() { pods.iter().map(|pod| (*pod).clone()).collect() } else { Vec::new() };
-        Made { workload: workload.clone(), pods, autoscaler, meaning, part }
+        let problem = made.as_ref().and_then(|made| made.meaning.as_ref().err()?.clone());
+        let refused = problem
+            .zip(made.as_ref())
+            .map(|(problem, Made { workload, .. })| (Target::of(&workload.kind(), workload.meta()), problem));
+        if let Some(made) = made {
+            self.made.insert(id.clone(), made);
+        }
+        let known = match refused.clone() {
+            Some(refused) => self.refused.insert(id.clone(), refused),
+            None => self.refused.remove(id),
+        };
+        known != refused
+    }
+
+    /// One name, one route: the first kind has it.
+    fn part_of(&self, name: &Arc<str>) -> Option<&Part> {
+        self.parts_of(name).next().map(|(_, part)| part)
+    }
+
+    fn parts_of(&self, name: &Arc<str>) -> impl Iterator<Item = (WorkloadKind, &Part)> {
+        WorkloadKind::ALL.into_iter().filter_map(|kind| {
+            let made = self.made.get(&WorkloadId { kind, name: name.clone() })?;
+            Some((kind, made.part.as_ref()?))
+        })
+    }
+
+    /// Without what is wrong with its dependencies.
+    fn function(&self, name: &Arc<str>) -> Option<Arc<Function>> {
+        let mut parts = self.parts_of(name);
+        let mut function = parts.next()?.1.function.clone();
+        for (kind, _) in parts {
+            let message = format!("a {kind} of the same name is not served: rename one of them");
+            Arc::make_mut(&mut function).problems.push(Problem::new(slimfaas::PREFIX, message));
+        }
+        Some(function)
+    }
+
+    /// What says the same stays the same object: calls that wait for one function are not woken by a change of another.
+    fn publish(&mut self, name: &Arc<str>, function: Option<Arc<Function>>) {
+        let known = self.functions.get(name).cloned();
+        if known == function {
+            return;
+        }
+        for ip in known.iter().flat_map(|known| trusted(known)) {
+            let n_others = self.trusted.get(&ip).map_or(0, |n| n - 1);
+            self.trusted.set(ip, (n_others > 0).then_some(n_others));
+        }
+        for ip in function.iter().flat_map(|function| trusted(function)) {
+            let n_others = self.trusted.get(&ip).copied().unwrap_or_default();
+            self.trusted.insert(ip, n_others + 1);
+        }
+        self.functions.set(name.clone(), function);
+    }
+
+    /// Publishes functions that depend on others, with what is wrong about that.
+    fn connect(&mut self, objects: &impl Objects) {
+        let dependents = self.dependents.iter().filter_map(|name| Some((name.clone(), self.function(name)?)));
+        let mut concerned: BTreeMap<Arc<str>, Arc<Function>> = dependents.collect();
+        self.named = dependencies::names(&concerned);
+        let named = self.named.iter().filter_map(|name| Some((name.clone(), self.function(name)?)));
+        concerned.extend(named.collect::<Vec<_>>());
+        let plain = self.named.iter().filter(|name| !concerned.contains_key(*name));
+        let plain: Unmanaged =
+            plain.filter_map(|name| Some((name.clone(), self.unmanaged(objects, name)?))).collect();
+        dependencies::report(&mut concerned, &self.named, &plain);
+        for (name, function) in concerned {
+            self.publish(&name, Some(function));
+        }
+        self.last.unmanaged = Arc::new(plain);
+    }
+
+    fn unmanaged(&self, objects: &impl Objects, name: &Arc<str>) -> Option<UnmanagedWorkload> {
+        let mut ids = WorkloadKind::ALL.into_iter().map(|kind| WorkloadId { kind, name: name.clone() });
+        let (id, made) = ids.find_map(|id| self.made.get(&id).map(|made| (id, made)))?;
+        let candidates = objects.pods(&id);
+        let own = pods_of(&made.workload, &candidates);
+        let ready = own.into_iter().filter(|pod| pods::can_be_called(pod)).count();
+        let ready = i32::try_from(ready).unwrap_or(i32::MAX);
+        Some(UnmanagedWorkload { wanted: made.workload.replicas(), ready })
     }
 
     /// What the annotations mean.
@@ -287,15 +235,15 @@ impl Assembler {
 
     fn part(
         &self,
+        objects: &impl Objects,
+        id: &WorkloadId,
         workload: &Workload,
-        pods: &[&Arc<Pod>],
-        other: Option<Autoscaler>,
         settings: &Arc<Settings>,
         mut problems: Vec<Problem>,
-        before: Option<Arc<Function>>,
     ) -> Part {
-        let name: Arc<str> = workload.name().into();
-        let mut own = pods_of(workload, Some(pods));
+        let name = id.name.clone();
+        let candidates = objects.pods(id);
+        let mut own = pods_of(workload, &candidates);
         own.sort_by(|a, b| a.metadata.name.cmp(&b.metadata.name));
         let mut scraped = Vec::new();
         let mut longest_interval = Duration::ZERO;
@@ -317,6 +265,7 @@ impl Assembler {
         } else {
             let (controls, bad) = Controls::read(|key| annotation(workload.meta(), key));
             problems.extend(bad.into_iter().map(|(name, message)| Problem::new(name, message)));
+            let other = autoscaler_of(workload, objects);
             let is_overridden = controls.on_conflict == Some(OnConflict::Override);
             if let Some(other) = &other {
                 let message = rival(other, controls.on_conflict);
@@ -337,7 +286,7 @@ impl Assembler {
         let function = Function {
             target: shared::Target {
                 api_version: workload.kind().api_version().into(),
-                kind: workload.kind_name().into(),
+                kind: workload.kind().kind.as_ref().into(),
                 namespace: self.namespace.clone(),
                 name,
             },
@@ -349,9 +298,12 @@ impl Assembler {
             autoscaler,
             pods: own.iter().map(|pod| members::summary(pod)).collect(),
         };
-        let before = before.filter(|before| **before == function);
-        let function = before.unwrap_or_else(|| Arc::new(function));
-        Part { function, managed, controls: asked_for, scraped, longest_interval }
+        Part {
+            function: Arc::new(function),
+            managed,
+            controls: asked_for,
+            scraped: (scraped, longest_interval),
+        }
     }
 
     /// Where the pod says its metrics are.
@@ -379,63 +331,9 @@ impl Assembler {
     }
 }
 
-fn pods_of<'a>(workload: &Workload, candidates: Option<impl AsRef<[&'a Arc<Pod>]>>) -> Vec<&'a Pod> {
-    let Some(candidates) = candidates else { return Vec::new() };
-    let candidates = candidates.as_ref();
-    if candidates.is_empty() {
-        return Vec::new();
-    }
-    let selector = workload.selector().map(|selector| Selector::try_from(selector.clone()));
-    let of_it = |pod: &&Pod| match &selector {
-        Some(Ok(selector)) => selector.matches(pod.metadata.labels.as_ref().unwrap_or(&BTreeMap::new())),
-        Some(Err(_)) => false,
-        None => true,
-    };
-    candidates.iter().map(|pod| &***pod).filter(of_it).collect()
-}
-
-/// Deployments first, then StatefulSets, then Functions. What is being deleted is no function any more, and a Deployment
-/// that a Function made is scaled by that Function.
-fn workloads(watched: &Watched) -> impl Iterator<Item = Workload> + '_ {
-    let deployments = watched.deployments.iter().filter(|object| object.spec.is_some());
-    let stateful_sets = watched.stateful_sets.iter().filter(|object| object.spec.is_some());
-    let all = deployments.cloned().map(Workload::Deployment);
-    let all = all.chain(stateful_sets.cloned().map(Workload::StatefulSet));
-    let all = all.chain(watched.functions.iter().cloned().map(Workload::Function));
-    let made_by_function = |meta: &ObjectMeta| {
-        controller_of(meta).is_some_and(|owner| {
-            owner.kind == FUNCTION.kind && owner.api_version.starts_with(&*FUNCTION.group)
-        })
-    };
-    all.filter(move |workload| {
-        workload.meta().deletion_timestamp.is_none() && !made_by_function(workload.meta())
-    })
-}
-
-pub(crate) fn template_annotations(template: &PodTemplateSpec) -> Option<&Annotations> {
-    template.metadata.as_ref()?.annotations.as_ref()
-}
-
-/// What else scales it, whoever made that; the first by name if there are several. KEDA makes an HPA of its own, and does
-/// more than that.
-fn autoscaler_of(
-    workload: &Workload,
-    autoscalers: &HashMap<&str, Vec<&HorizontalPodAutoscaler>>,
-    scaled_objects: &HashMap<&str, Vec<&DynamicObject>>,
-) -> Option<Autoscaler> {
-    let name = workload.name();
-    let kedas = scaled_objects.get(name).into_iter().flatten().filter(|object| {
-        let target = &object.data["spec"]["scaleTargetRef"];
-        let kind = target["kind"].as_str().unwrap_or("Deployment");
-        let group = kind::group_of(target["apiVersion"].as_str().unwrap_or("apps/v1"));
-        kind == workload.kind_name() && group == &*workload.kind().group
-    });
-    let keda = kedas.filter_map(|object| object.metadata.name.clone()).min().map(Autoscaler::Keda);
-    keda.or_else(|| {
-        let candidates = autoscalers.get(name).into_iter().flatten();
-        let of_it = candidates.filter(|autoscaler| scales(autoscaler, &workload.kind(), name));
-        of_it.filter_map(|autoscaler| autoscaler.metadata.name.clone()).min().map(Autoscaler::Hpa)
-    })
+/// The addresses from which its pods may call what is private.
+fn trusted(function: &Function) -> impl Iterator<Item = IpAddr> {
+    function.pods.iter().filter(|_| function.settings.trusted).filter_map(|pod| pod.ip)
 }
 
 fn rival(autoscaler: &Autoscaler, asked: Option<OnConflict>) -> String {
@@ -447,24 +345,4 @@ fn rival(autoscaler: &Autoscaler, asked: Option<OnConflict>) -> String {
         _ => ", so its count is not written here",
     };
     format!("{autoscaler} scales it too{so}: remove one of the two")
-}
-
-/// KEDA's objects by the name of what they scale.
-fn by_scale_target(all: &[Arc<DynamicObject>]) -> HashMap<&str, Vec<&DynamicObject>> {
-    let mut by_target: HashMap<&str, Vec<&DynamicObject>> = HashMap::new();
-    for object in all {
-        if let Some(name) = object.data["spec"]["scaleTargetRef"]["name"].as_str() {
-            by_target.entry(name).or_default().push(object);
-        }
-    }
-    by_target
-}
-
-/// Autoscalers by the name of what they scale, so that each is looked at once and not for every workload.
-fn by_target(all: &[Arc<HorizontalPodAutoscaler>]) -> HashMap<&str, Vec<&HorizontalPodAutoscaler>> {
-    let mut by_target: HashMap<&str, Vec<&HorizontalPodAutoscaler>> = HashMap::new();
-    for autoscaler in all {
-        by_target.entry(&autoscaler.spec.scale_target_ref.name).or_default().push(autoscaler);
-    }
-    by_target
 }

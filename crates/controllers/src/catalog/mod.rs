@@ -1,8 +1,8 @@
 //! Which functions there are: watches of workloads and pods of one namespace into a [`Catalog`].
 //!
 //! ```text
-//! Deployments, StatefulSets, Functions ──┐
-//! Pods, HorizontalPodAutoscalers ────────┴──▶ assemble ──▶ View ──▶ Catalog (gateway), demand, scraping
+//! Deployments, StatefulSets, Functions ──┐ which workloads
+//! Pods, HorizontalPodAutoscalers ────────┴────────────────▶ assemble ──▶ View ──▶ Catalog (gateway), demand, scraping
 //! ```
 
 mod assemble;
@@ -12,28 +12,34 @@ mod members;
 #[cfg(test)]
 mod tests;
 mod watches;
+mod workload;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use api::slimfaas::Problem;
-use engine::{Cached, Engine, Scope, Selection, effect::Target, kind::Kind};
+use engine::{Cached, Change, Engine, IndexId, Key, Scope, Selection, effect::Target, kind::Kind};
 use jiff::Timestamp;
 use k8s_openapi::api::{
     apps::v1::{Deployment, StatefulSet},
     autoscaling::v2::HorizontalPodAutoscaler,
     core::v1::Pod,
 };
-use kube::{Resource, api::DynamicObject};
-use ondemand::{Catalog, Snapshot};
+use kube::{Resource, ResourceExt, api::DynamicObject};
+use ondemand::{Catalog, SharedMap, Snapshot};
 use scaling::{Controls, Writers};
 use tokio::sync::{Notify, watch};
 
 use crate::component::{Component, Reach, Rule, Runs};
 pub use assemble::Assembler;
-pub(crate) use assemble::template_annotations;
 pub use dependencies::{Unmanaged, UnmanagedWorkload};
 pub use failure::start_failure;
 pub use watches::Watches;
+pub(crate) use workload::template_annotations;
+use workload::{Objects, Workload, WorkloadId, WorkloadKind};
 
 /// Kyma's Functions, which bring their own Deployment.
 pub const FUNCTION: Kind =
@@ -73,9 +79,9 @@ pub struct View {
     /// What functions depend on and is none.
     pub unmanaged: Arc<Unmanaged>,
     /// What people ask of scaling, for the few functions where they ask for anything.
-    pub controls: Arc<BTreeMap<Arc<str>, Controls>>,
+    pub controls: SharedMap<Arc<str>, Controls>,
     /// The object behind each function that is ours to scale.
-    pub managed: Arc<BTreeMap<Arc<str>, Arc<Managed>>>,
+    pub managed: SharedMap<Arc<str>, Arc<Managed>>,
     /// What may be meant as a function, and why it is none.
     pub refused: Arc<[(Target, Problem)]>,
     pub scraped: Arc<[metrics::scrape::Target]>,
@@ -93,26 +99,28 @@ pub struct Managed {
     pub writers: Writers,
 }
 
-/// What the watches have told.
-#[derive(Clone, Default)]
-pub struct Watched {
-    pub deployments: Vec<Arc<Deployment>>,
-    pub stateful_sets: Vec<Arc<StatefulSet>>,
-    pub functions: Vec<Arc<DynamicObject>>,
-    pub pods: Vec<Arc<Pod>>,
-    pub autoscalers: Vec<Arc<HorizontalPodAutoscaler>>,
-    /// KEDA's.
-    pub scaled_objects: Vec<Arc<DynamicObject>>,
-}
-
 struct Caches {
+    namespace: Arc<str>,
     deployments: Cached<Deployment>,
     stateful_sets: Cached<StatefulSet>,
     functions: Cached<DynamicObject>,
     pods: Cached<Pod>,
+    /// By workload.
+    pods_of: IndexId,
     autoscalers: Cached<HorizontalPodAutoscaler>,
+    /// By the name of what they scale.
+    autoscalers_of: IndexId,
+    /// KEDA's.
     scaled_objects: Cached<DynamicObject>,
-    changed: Arc<Notify>,
+    scaled_objects_of: IndexId,
+    changed: Arc<Changed>,
+}
+
+/// Workloads to look at again.
+#[derive(Default)]
+struct Changed {
+    workloads: Mutex<HashSet<WorkloadId>>,
+    news: Notify,
 }
 
 /// Keeps `catalog` and the returned view up to date for as long as the scope is there; the watches tell whether they can.
@@ -123,26 +131,55 @@ pub fn start(
 ) -> (watch::Receiver<Arc<View>>, Watches, Scope) {
     let scope = engine.scope("catalog");
     let caches = Arc::new(Caches::new(&scope, namespace));
+    caches.listen();
     let watches = caches.watches();
     let (sender, view) = watch::channel(Arc::new(View::default()));
-    let namespace: Arc<str> = namespace.into();
-    scope.keep("catalog", move || caches.clone().run(namespace.clone(), catalog.clone(), sender.clone()));
+    scope.keep("catalog", move || caches.clone().run(catalog.clone(), sender.clone()));
     (view, watches, scope)
 }
 
 impl Caches {
     fn new(scope: &Scope, namespace: &str) -> Self {
-        let changed = Arc::new(Notify::new());
         let here = || Selection::namespace(namespace);
+        let pods: Cached<Pod> = scope.cache(here());
+        let autoscalers: Cached<HorizontalPodAutoscaler> = scope.cache(here());
+        let scaled_objects = scope.dynamic(&SCALED_OBJECT, here());
+        let ids = |pod: &Pod| members::workloads_of(pod).map(|id| id.to_string()).collect();
         Caches {
-            deployments: announcing(scope.cache(here()), &changed),
-            stateful_sets: announcing(scope.cache(here()), &changed),
-            functions: announcing(scope.dynamic(&FUNCTION, here()), &changed),
-            pods: announcing(scope.cache(here()), &changed),
-            autoscalers: announcing(scope.cache(here()), &changed),
-            scaled_objects: announcing(scope.dynamic(&SCALED_OBJECT, here()), &changed),
-            changed,
+            namespace: namespace.into(),
+            deployments: scope.cache(here()),
+            stateful_sets: scope.cache(here()),
+            functions: scope.dynamic(&FUNCTION, here()),
+            pods_of: pods.index("catalog workload", ids),
+            pods,
+            autoscalers_of: autoscalers.index("catalog target", |one| vec![hpa_target(one).to_owned()]),
+            autoscalers,
+            scaled_objects_of: scaled_objects
+                .index("catalog target", |one| keda_target(one).map(str::to_owned).into_iter().collect()),
+            scaled_objects,
+            changed: Arc::default(),
         }
+    }
+
+    fn listen(&self) {
+        let named = |name: &str| WorkloadKind::ALL.map(|kind| kind.of(name)).to_vec();
+        self.listen_to(&self.deployments, |object| vec![WorkloadKind::Deployment.of(&object.name_any())]);
+        self.listen_to(&self.stateful_sets, |object| vec![WorkloadKind::StatefulSet.of(&object.name_any())]);
+        self.listen_to(&self.functions, |object| vec![WorkloadKind::Function.of(&object.name_any())]);
+        self.listen_to(&self.pods, |pod| members::workloads_of(pod).collect());
+        self.listen_to(&self.autoscalers, move |one| named(hpa_target(one)));
+        self.listen_to(&self.scaled_objects, move |one| keda_target(one).map(named).unwrap_or_default());
+    }
+
+    fn listen_to<K: Resource + 'static>(
+        &self,
+        cache: &Cached<K>,
+        concerned: impl Fn(&K) -> Vec<WorkloadId> + Send + Sync + 'static,
+    ) {
+        let changed = self.changed.clone();
+        cache.listen(move |change: &Change<K>| {
+            changed.note(change.sides().flat_map(|object| concerned(object)));
+        });
     }
 
     fn watches(&self) -> Watches {
@@ -155,7 +192,7 @@ impl Caches {
         ])
     }
 
-    async fn run(self: Arc<Self>, namespace: Arc<str>, catalog: Catalog, sender: watch::Sender<Arc<View>>) {
+    async fn run(self: Arc<Self>, catalog: Catalog, sender: watch::Sender<Arc<View>>) {
         self.deployments.synced().await;
         self.stateful_sets.synced().await;
         self.pods.synced().await;
@@ -163,26 +200,73 @@ impl Caches {
         // their kind may be added to the cluster at any time
         self.functions.settled().await;
         self.scaled_objects.settled().await;
-        let mut assembler = Assembler::new(&namespace);
+        let mut assembler = Assembler::new(&self.namespace);
+        self.changed.note(self.workloads());
         loop {
-            let watched = Watched {
-                deployments: self.deployments.all(),
-                stateful_sets: self.stateful_sets.all(),
-                functions: self.functions.all(),
-                pods: self.pods.all(),
-                autoscalers: self.autoscalers.all(),
-                scaled_objects: self.scaled_objects.all(),
-            };
-            let view = assembler.assemble(&watched);
+            let view = assembler.update(&*self, self.changed.take());
             catalog.publish(view.snapshot.clone());
             sender.send_replace(Arc::new(view));
-            self.changed.notified().await;
+            self.changed.news.notified().await;
         }
+    }
+
+    fn workloads(&self) -> Vec<WorkloadId> {
+        let mut all = Vec::new();
+        all.extend(self.deployments.all().iter().map(|one| WorkloadKind::Deployment.of(&one.name_any())));
+        all.extend(self.stateful_sets.all().iter().map(|one| WorkloadKind::StatefulSet.of(&one.name_any())));
+        all.extend(self.functions.all().iter().map(|one| WorkloadKind::Function.of(&one.name_any())));
+        all
+    }
+
+    /// The cache may hold other namespaces too.
+    fn found<K: Resource>(&self, cache: &Cached<K>, index: IndexId, value: &str) -> Vec<Arc<K>> {
+        let mut found = cache.by_index(index, value);
+        found.retain(|object| object.meta().namespace.as_deref() == Some(&*self.namespace));
+        found
     }
 }
 
-fn announcing<K: Resource + 'static>(cache: Cached<K>, changed: &Arc<Notify>) -> Cached<K> {
-    let changed = changed.clone();
-    cache.listen(move |_| changed.notify_one());
-    cache
+impl Objects for Caches {
+    fn workload(&self, id: &WorkloadId) -> Option<Workload> {
+        let key = Key::new(&*self.namespace, &*id.name);
+        match id.kind {
+            WorkloadKind::Deployment => self.deployments.get(&key).map(Workload::Deployment),
+            WorkloadKind::StatefulSet => self.stateful_sets.get(&key).map(Workload::StatefulSet),
+            WorkloadKind::Function => self.functions.get(&key).map(Workload::Function),
+        }
+    }
+
+    fn pods(&self, of: &WorkloadId) -> Vec<Arc<Pod>> {
+        self.found(&self.pods, self.pods_of, &of.to_string())
+    }
+
+    fn autoscalers(&self, target: &str) -> Vec<Arc<HorizontalPodAutoscaler>> {
+        self.found(&self.autoscalers, self.autoscalers_of, target)
+    }
+
+    fn scaled_objects(&self, target: &str) -> Vec<Arc<DynamicObject>> {
+        self.found(&self.scaled_objects, self.scaled_objects_of, target)
+    }
+}
+
+impl Changed {
+    fn note(&self, workloads: impl IntoIterator<Item = WorkloadId>) {
+        let mut workloads = workloads.into_iter().peekable();
+        if workloads.peek().is_some() {
+            self.workloads.lock().unwrap_or_else(PoisonError::into_inner).extend(workloads);
+            self.news.notify_one();
+        }
+    }
+
+    fn take(&self) -> HashSet<WorkloadId> {
+        std::mem::take(&mut *self.workloads.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn hpa_target(autoscaler: &HorizontalPodAutoscaler) -> &str {
+    &autoscaler.spec.scale_target_ref.name
+}
+
+fn keda_target(object: &DynamicObject) -> Option<&str> {
+    object.data["spec"]["scaleTargetRef"]["name"].as_str()
 }

@@ -37,6 +37,7 @@ use crate::{
 };
 use decisions::{Decided, Decisions};
 use policy::{Caches, Demand, NAME, Shared};
+use reported::Reported;
 
 const MEMORY: &str = "demand/";
 
@@ -84,7 +85,7 @@ async fn term(context: Context) -> Running {
         answers: RwLock::default(),
         neighbours: RwLock::default(),
         asleep: Mutex::default(),
-        reported: Mutex::default(),
+        reported: Mutex::new(Reported::new(scrape_interval)),
         caches,
     });
     // Some of them may be gone.

@@ -20,7 +20,7 @@ impl Neighbours {
     pub fn new(snapshot: &Snapshot) -> Self {
         let mut edges: HashMap<Arc<str>, Vec<Arc<str>>> = HashMap::new();
         let mut start_with_any = Vec::new();
-        for (name, function) in &snapshot.functions {
+        for (name, function) in snapshot.functions.iter() {
             for dependency in &function.settings.depends_on {
                 edges.entry(name.clone()).or_default().push(dependency.clone());
                 edges.entry(dependency.clone()).or_default().push(name.clone());

@@ -10,7 +10,7 @@ use decide::demand::{Answer, Scale};
 use engine::{Executor, Key, Queue};
 use jiff::Timestamp;
 use metrics::Database;
-use ondemand::{Function, Snapshot};
+use ondemand::{Difference, Function, SharedMap, Snapshot};
 use tokio::{sync::watch, time::Instant};
 
 use super::{
@@ -50,7 +50,7 @@ impl News {
         loop {
             let new = view.borrow_and_update().clone();
             if new.complete {
-                if has_other_settings(&last.snapshot, &new.snapshot) {
+                if has_other_neighbours(&last.snapshot, &new.snapshot) {
                     let neighbours = Arc::new(Neighbours::new(&new.snapshot));
                     *self.shared.neighbours.write().unwrap_or_else(PoisonError::into_inner) = neighbours;
                 }
@@ -60,8 +60,8 @@ impl News {
                         self.queue.add(self.shared.key(&name));
                     }
                 }
-                let effects = self.shared.reported().refused(&new.refused);
-                if !effects.is_empty() {
+                if !Arc::ptr_eq(&last.refused, &new.refused) {
+                    let effects = self.shared.reported().refused(&new.refused);
                     self.executor.execute(effects).await;
                 }
                 last = new;
@@ -121,6 +121,9 @@ impl News {
             readings = own;
             let good_until = began + interval.max(METRICS_EVERY) * ROUNDS_MISSED;
             self.take_over(Answers { of, good_until: Some(good_until) });
+            for name in self.shared.reported().due(Timestamp::now()) {
+                self.queue.add(self.shared.key(&name));
+            }
             // Half of one processor at most, however many queries and scrapes there are.
             tokio::time::sleep(began.elapsed().min(METRICS_EVERY)).await;
             let due = began + scrape_interval.max(METRICS_EVERY);
@@ -142,17 +145,16 @@ impl News {
             return false;
         }
         let known = self.shared.answers.read().unwrap_or_else(PoisonError::into_inner);
-        looked_at.functions.iter().any(|(name, function)| {
-            let before = before.functions.get(name);
-            let is_same = before.is_some_and(|before| Arc::ptr_eq(before, function));
-            // answers to other triggers are none
-            let has_other_triggers = || {
-                before.is_some_and(|before| before.settings.scaling.scale != function.settings.scaling.scale)
-            };
-            !is_same
-                && triggers_of(function).is_some()
-                && (!known.of.contains_key(name) || has_other_triggers())
-        })
+        Snapshot::differences(&before, looked_at).into_iter().any(
+            |Difference { key: name, before, after }| {
+                let Some(after) = after.filter(|after| triggers_of(after).is_some()) else { return false };
+                // answers to other triggers are none
+                let has_other_triggers = || {
+                    before.is_some_and(|before| before.settings.scaling.scale != after.settings.scaling.scale)
+                };
+                !known.of.contains_key(name) || has_other_triggers()
+            },
+        )
     }
 
     fn take_over(&self, new: Answers) {
@@ -197,29 +199,23 @@ fn triggers_of(function: &Function) -> Option<&Scale> {
     (function.requested > 0 && !scale.triggers.is_empty()).then_some(scale)
 }
 
-/// Those that are new, gone, or not what they were. What is the same is the same object, so this costs next to nothing.
+/// Those that are new, gone, or not what they were, whoever else depends on them.
 fn changed(last: &View, new: &View) -> BTreeSet<Arc<str>> {
-    let (before, after) = (&last.snapshot.functions, &new.snapshot.functions);
-    let mut changed: BTreeSet<Arc<str>> = after
-        .iter()
-        .filter(|(name, function)| before.get(*name).is_none_or(|known| !Arc::ptr_eq(known, function)))
-        .map(|(name, _)| name.clone())
-        .collect();
-    changed.extend(before.keys().filter(|name| !after.contains_key(*name)).cloned());
-    let of_controls = |a: &View, b: &View| {
-        let differs = |name: &&Arc<str>| a.controls.get(*name) != b.controls.get(*name);
-        a.controls.keys().filter(differs).cloned().collect::<Vec<_>>()
-    };
-    changed.extend(of_controls(last, new));
-    changed.extend(of_controls(new, last));
+    let functions = Snapshot::differences(&last.snapshot, &new.snapshot);
+    let mut changed: BTreeSet<Arc<str>> = functions.into_iter().map(|one| one.key.clone()).collect();
+    let controls = SharedMap::differences(&last.controls, &new.controls, |a, b| a == b);
+    changed.extend(controls.into_iter().map(|one| one.key.clone()));
     let of_unmanaged = new.unmanaged.iter().filter(|(name, one)| last.unmanaged.get(*name) != Some(one));
     changed.extend(of_unmanaged.map(|(name, _)| name.clone()));
     changed
 }
 
-fn has_other_settings(last: &Snapshot, new: &Snapshot) -> bool {
-    last.functions.len() != new.functions.len()
-        || last.functions.iter().zip(&new.functions).any(|((a, before), (b, after))| {
-            a != b || (!Arc::ptr_eq(before, after) && before.settings != after.settings)
-        })
+fn has_other_neighbours(last: &Snapshot, new: &Snapshot) -> bool {
+    let neighbours = |function: Option<&Arc<Function>>| {
+        let settings = function.map(|function| function.settings.clone())?;
+        let has_any = settings.starts_with_any || !settings.depends_on.is_empty();
+        has_any.then(|| (settings.starts_with_any, settings.depends_on.clone()))
+    };
+    let functions = Snapshot::differences(last, new);
+    functions.into_iter().any(|one| neighbours(one.before) != neighbours(one.after))
 }

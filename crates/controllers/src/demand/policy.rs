@@ -203,7 +203,7 @@ impl Policy for Demand {
             self.0.asleep().remove(name);
         }
         self.0.decisions.decided(name, Decided::new(now, function, decision));
-        self.0.reported().of(name, function, &subject.target, decision)
+        self.0.reported().of(name, function, &subject.target, decision, now)
     }
 
     fn writers(&self, key: &Key) -> Writers {

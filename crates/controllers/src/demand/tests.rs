@@ -19,6 +19,7 @@ use super::{
     neighbours::Neighbours,
     plan::{Situation, observe},
     policy::gist,
+    reported::Reported,
 };
 use crate::catalog::{Unmanaged, UnmanagedWorkload};
 
@@ -380,4 +381,29 @@ fn that_calls_begin_and_end_is_not_worth_a_record() {
         gist(&decide(&snapshot, &Unmanaged::new(), &calls, &HashMap::new())["fib"])
     });
     assert!(gists.iter().all(|gist| *gist == gists[0]), "{gists:?}");
+}
+
+/// Just after waking up no rate has its two scrapes: that is not worth a warning, and it must not be missed if it lasts.
+#[test]
+fn a_trigger_without_data_is_told_when_it_lasts() {
+    let scale = r#"{"Triggers":[{"MetricName":"rps","Query":"rate(a[1m])","Threshold":1}]}"#;
+    let fib = Arc::new(function("fib", &[("Scale", scale)], 1, 1));
+    let object = Target { uid: "u".into(), ..Target::absent(&kind::DEPLOYMENT, Some("shop"), "fib") };
+    let snapshot = Snapshot { functions: [("fib".into(), fib.clone())].into(), ..Snapshot::default() };
+    let mut reported = Reported::new(std::time::Duration::from_secs(5));
+    let mut due_after = |seconds: i64, answer: Answer| {
+        let at = now() + SignedDuration::from_secs(seconds);
+        let due = !reported.due(at).is_empty();
+        let readings = HashMap::from([("fib".into(), vec![answer])]);
+        let decisions = decide(&snapshot, &Unmanaged::new(), &HashMap::new(), &readings);
+        reported.of(fib.name(), &fib, &object, &decisions["fib"], at);
+        due
+    };
+    let none = || Answer::Failed("there is no recent data".into());
+    let some = || Answer::Value { value: 3.0, per: None };
+    // 14 s are not 15; data in between begins it anew; told once
+    let steps =
+        [(0, none()), (14, none()), (16, some()), (20, none()), (34, none()), (35, none()), (90, none())];
+    let due: Vec<bool> = steps.map(|(seconds, answer)| due_after(seconds, answer)).to_vec();
+    assert_eq!(due, [false, false, true, false, false, true, false]);
 }

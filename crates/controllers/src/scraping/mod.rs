@@ -15,7 +15,7 @@ use api::slimfaas::Settings;
 use futures::{StreamExt, future::BoxFuture, stream::BoxStream};
 use jiff::Timestamp;
 use metrics::{Database, Gauge, scrape};
-use ondemand::Snapshot;
+use ondemand::{Difference, Snapshot};
 use promql::Labels;
 use store::{Change, Shared};
 use tokio::{
@@ -183,8 +183,8 @@ impl Scraping {
     /// Scrapes if it is this node's turn and anybody wants to know anything.
     fn aim(&self) {
         let wanted = self.parts.roles.current().scraper && !self.parts.database.wanted().is_empty();
-        let view = self.parts.view.borrow().clone();
-        self.parts.scraper.set_targets(if wanted { view.scraped.to_vec() } else { Vec::new() });
+        let scraped = self.parts.view.borrow().scraped.clone();
+        self.parts.scraper.set_targets(if wanted { scraped } else { Arc::default() });
     }
 
     async fn watch(&self) -> BoxStream<'static, Change> {
@@ -219,9 +219,9 @@ impl Scraping {
 
 /// Settings that are not among those of `before`; the catalog keeps the same object for as long as they say the same.
 fn new_settings<'a>(before: &'a Snapshot, now: &'a Snapshot) -> impl Iterator<Item = &'a Settings> {
-    now.functions.iter().filter_map(|(name, function)| {
-        let known = before.functions.get(name);
-        let is_known = known.is_some_and(|known| Arc::ptr_eq(&known.settings, &function.settings));
-        (!is_known).then_some(&*function.settings)
+    Snapshot::differences(before, now).into_iter().filter_map(|Difference { before, after, .. }| {
+        let after = after?;
+        let is_known = before.is_some_and(|before| Arc::ptr_eq(&before.settings, &after.settings));
+        (!is_known).then_some(&*after.settings)
     })
 }

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use futures::{StreamExt, stream::BoxStream};
+use ondemand::Snapshot;
 use tokio::{
     sync::watch,
     task::{AbortHandle, JoinSet},
@@ -69,6 +70,7 @@ impl Dispatcher {
     async fn work(&mut self) {
         let mut pumps = Pumps::default();
         let mut catalog = self.gateway.catalog().subscribe();
+        let mut known = catalog.borrow().clone();
         let store = self.gateway.store().clone();
         let mut queues = always(store.clone(), |store| async move { store.queue_changes().await });
         let mut callbacks = always(store, |store| async move { store.watch(callback::PREFIX).await });
@@ -86,7 +88,12 @@ impl Dispatcher {
                     if changed.is_err() {
                         return;
                     }
-                    pumps.signals.values().for_each(|(signal, _)| signal.pods_changed());
+                    let before = std::mem::replace(&mut known, catalog.borrow_and_update().clone());
+                    for changed in Snapshot::differences(&before, &known) {
+                        if let Some((signal, _)) = pumps.signals.get(&**changed.key) {
+                            signal.pods_changed();
+                        }
+                    }
                 }
             }
         }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use ondemand::{Activity, Catalog, Function, Snapshot};
+use ondemand::{Activity, Catalog, Difference, Function, Snapshot};
 use tokio::time::{Instant, MissedTickBehavior};
 
 use crate::{
@@ -71,28 +71,25 @@ impl Table {
         if Arc::ptr_eq(&snapshot, &known.snapshot) {
             return;
         }
-        let mut functions = HashMap::with_capacity(snapshot.functions.len());
-        for (name, function) in &snapshot.functions {
-            let upstream = match known.functions.remove(name) {
-                Some(upstream) => {
-                    let state = upstream.state();
-                    if !Arc::ptr_eq(&state.function, function) {
-                        upstream.publish(State::of(function.clone(), &state.pods));
-                    }
-                    upstream
+        let Known { snapshot: before, functions } = &mut *known;
+        for Difference { key: name, after, .. } in Snapshot::differences(before, &snapshot) {
+            match (functions.get(name), after) {
+                (Some(upstream), Some(function)) => {
+                    upstream.publish(State::of(function.clone(), &upstream.state().pods));
                 }
-                None => {
+                (None, Some(function)) => {
                     let state = State::of(function.clone(), &[]);
                     let (metrics, activity) = (self.metrics.of(name), self.activity.function(name));
-                    Arc::new(Upstream::new(name.clone(), metrics, activity, state))
+                    let upstream = Upstream::new(name.clone(), metrics, activity, state);
+                    functions.insert(name.clone(), Arc::new(upstream));
                 }
-            };
-            functions.insert(name.clone(), upstream);
-        }
-        for (name, upstream) in std::mem::replace(&mut known.functions, functions) {
-            let function = upstream.state().function.clone();
-            upstream.publish(State { function, pods: Vec::new(), gone: true });
-            self.metrics.forget(&name);
+                (_, None) => {
+                    let Some(upstream) = functions.remove(name) else { continue };
+                    let function = upstream.state().function.clone();
+                    upstream.publish(State { function, pods: Vec::new(), gone: true });
+                    self.metrics.forget(name);
+                }
+            }
         }
         known.snapshot = snapshot;
     }

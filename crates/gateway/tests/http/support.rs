@@ -75,7 +75,7 @@ impl Rig {
 
     pub fn snapshot(&self, functions: impl IntoIterator<Item = Function>, trusted: &[&str]) {
         let functions = functions.into_iter().map(|one| (one.name().clone(), Arc::new(one))).collect();
-        let trusted = trusted.iter().map(|ip| ip.parse().unwrap()).collect();
+        let trusted = trusted.iter().map(|ip| (ip.parse().unwrap(), 1)).collect();
         self.catalog.publish(Snapshot { functions, trusted });
     }
 

@@ -98,10 +98,10 @@ type Cache = SeriesCache<SeriesRef>;
 
 impl Handle {
     /// Replaces the targets. Series of targets that are gone end.
-    pub fn set_targets(&self, targets: impl IntoIterator<Item = Target>) {
-        let targets: Arc<[Target]> = targets.into_iter().collect();
+    pub fn set_targets(&self, targets: impl Into<Arc<[Target]>>) {
+        let targets = targets.into();
         self.targets.send_if_modified(|known| {
-            let is_new = **known != *targets;
+            let is_new = !Arc::ptr_eq(known, &targets) && **known != *targets;
             *known = targets;
             is_new
         });

@@ -71,7 +71,7 @@ impl Members {
         instance: &Value,
         children: &BTreeMap<(String, String), Child>,
     ) -> Result<BTreeMap<Identity, Value>, PlanError> {
-        let mut found = self.list(instance, questions.kinds.iter().map(String::as_str)).await?;
+        let mut found = self.list(instance, &questions.kinds, children).await?;
         for identity in &questions.objects {
             let place = (identity.api_version.clone(), identity.kind.clone());
             let Some(child) = children.get(&place) else { continue };
@@ -85,9 +85,12 @@ impl Members {
     }
 
     /// All that the server has of what the instance's inventory may hold.
-    pub async fn of_inventory(&self, instance: &Value) -> Result<BTreeMap<Identity, Value>, PlanError> {
-        let kinds = group_kinds(instance);
-        self.list(instance, kinds.iter().map(String::as_str)).await
+    pub async fn of_inventory(
+        &self,
+        instance: &Value,
+        children: &BTreeMap<(String, String), Child>,
+    ) -> Result<BTreeMap<Identity, Value>, PlanError> {
+        self.list(instance, &group_kinds(instance), children).await
     }
 
     pub fn kind_of(&self, identity: &Identity) -> Option<Kind> {
@@ -99,7 +102,8 @@ impl Members {
     async fn list(
         &self,
         instance: &Value,
-        kinds: impl Iterator<Item = &str>,
+        kinds: &BTreeSet<String>,
+        children: &BTreeMap<(String, String), Child>,
     ) -> Result<BTreeMap<Identity, Value>, PlanError> {
         let mut found = BTreeMap::new();
         let selected = format!("{}={}", labels::PART_OF, applyset_id(instance));
@@ -109,8 +113,15 @@ impl Members {
         namespaces.remove("");
         for group_kind in kinds {
             let (kind, group) = group_kind.split_once('.').unwrap_or((group_kind, ""));
-            // a kind that is gone has taken its objects along
-            let Some(kind) = discovery::find(&self.client, group, kind).await? else { continue };
+            // What is watched is served; of others the server is asked, and a kind that is gone has taken its objects along.
+            let is_it = |child: &&Child| *child.kind.group == *group && *child.kind.kind == *kind;
+            let kind = match children.values().find(is_it).filter(|child| child.cache.is_synced()) {
+                Some(child) => child.kind.clone(),
+                None => match discovery::find(&self.client, group, kind).await? {
+                    Some(kind) => kind,
+                    None => continue,
+                },
+            };
             let mut places: Vec<Option<&str>> = vec![None];
             if kind.namespaced {
                 places = namespaces.iter().map(|namespace| Some(namespace.as_str())).collect();

@@ -187,7 +187,7 @@ impl Controller {
         let mut step = teardown(instance, &Seen::new(&self.children, &extra, id.clone()));
         if step == graph::plan::Teardown::Done {
             // Caches may be behind, and not every kind of the inventory need be watched.
-            extra = self.members.of_inventory(instance).await?;
+            extra = self.members.of_inventory(instance, &self.children).await?;
             step = teardown(instance, &Seen::new(&self.children, &extra, id.clone()));
         }
         let seen = Seen::new(&self.children, &extra, id);
