@@ -161,6 +161,12 @@ impl Spec {
         percent_of(self.limits.buffer_max_length, self.limits.buffer_usage_limit)
     }
 
+    /// Whether so many messages fill the buffer. Those who write to it wait then, so that what is seen counts at once and not as
+    /// a mean over the lookback, in which 24000 that came at once are 1000 at first.
+    pub fn is_full(&self, waiting: i64) -> bool {
+        !self.is_source() && waiting >= self.usable_length()
+    }
+
     /// Free places in the buffer that are aimed at.
     pub fn target_available(&self) -> i64 {
         percent_of(self.limits.buffer_max_length, self.scale.target_buffer_availability.unwrap_or(50))
