@@ -92,7 +92,7 @@ impl Pipelines {
 }
 
 fn name(n: usize) -> String {
-    format!("{}-{n:04}", if n % 2 == 0 { RUNNERS } else { SLEEPERS })
+    format!("{}-{n:04}", if n.is_multiple_of(2) { RUNNERS } else { SLEEPERS })
 }
 
 /// A sleeping source wakes by itself every two minutes to look for messages: here they run. What was woken stays at one.

@@ -150,7 +150,9 @@ impl Running {
         let (n, sum) = self.seen(time, lag).fold((0, 0), |(n, sum), look| (n + 1, sum + waiting(look)));
         let rate = (last.at > first.at)
             .then(|| (last.sample.processed - first.sample.processed) / (last.at - first.at));
-        let pending = if self.stage.spec.is_full(waiting(last)) { waiting(last) } else { sum / n };
+        let at_once =
+            self.stage.spec.counts_at_once(moment(time), self.last_scaled.map(moment), waiting(last));
+        let pending = if at_once { waiting(last) } else { sum / n };
         Some(Figures { pending, rate, at: last.sample.at })
     }
 

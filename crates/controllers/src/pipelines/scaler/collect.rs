@@ -95,23 +95,30 @@ impl Collector {
     }
 
     async fn round(&self, with_pods: bool) {
-        let now = Timestamp::now();
         let subjects = self.subjects(with_pods);
         let waiting = self.waiting(&subjects).await;
-        let pages = if with_pods { self.pages(&subjects).await } else { HashMap::new() };
+        let now = Timestamp::now();
         for subject in &subjects {
-            let seen = self.seen(subject, &waiting, &pages);
-            let which = subject.worker.which();
-            if !with_pods && !self.is_news(subject, &seen) {
-                continue;
-            }
-            self.windows.record(which, &subject.key, &subject.partitions, &seen, now);
-            for (_, queue) in self.queues.iter().filter(|(queued, _)| *queued == which) {
-                queue.add(subject.key.clone());
+            let seen = self.seen(subject, &waiting, None);
+            if self.is_news(subject, &seen) {
+                self.take(subject, &seen, now);
             }
         }
-        if with_pods {
-            self.windows.retain(|which, key| which.find(&self.caches, key).is_some());
+        if !with_pods {
+            return;
+        }
+        let pages = self.pages(&subjects).await;
+        for subject in &subjects {
+            self.take(subject, &self.seen(subject, &waiting, Some(&pages)), now);
+        }
+        self.windows.retain(|which, key| which.find(&self.caches, key).is_some());
+    }
+
+    fn take(&self, subject: &Subject, seen: &Seen, now: Timestamp) {
+        let which = subject.worker.which();
+        self.windows.record(which, &subject.key, &subject.partitions, seen, now);
+        for (_, queue) in self.queues.iter().filter(|(queued, _)| *queued == which) {
+            queue.add(subject.key.clone());
         }
     }
 
@@ -215,13 +222,14 @@ impl Collector {
         }
     }
 
+    /// Without pages if the pods were not asked.
     fn seen(
         &self,
         subject: &Subject,
         waiting: &HashMap<Arc<str>, Waiting>,
-        pages: &HashMap<String, Page>,
+        pages: Option<&HashMap<String, Page>>,
     ) -> Seen {
-        let page = |pod: &Arc<Pod>| pages.get(uid(&pod.metadata));
+        let page = |pod: &Arc<Pod>| pages?.get(uid(&pod.metadata));
         let waiting_of = |name: &Arc<str>| match subject.worker.has_buffers() {
             true => waiting.get(name).copied(),
             false => source_pending(subject.pods.iter().filter_map(page)),
@@ -235,7 +243,7 @@ impl Collector {
         Seen {
             waiting: subject.partitions.iter().map(waiting_of).collect(),
             pods: subject.pods.iter().filter_map(counters).collect(),
-            is_complete: running.iter().all(|pod| page(pod).is_some()),
+            is_complete: pages.is_some() && running.iter().all(|pod| page(pod).is_some()),
             ready: i32::try_from(running.len()).unwrap_or(i32::MAX),
             downstream_usage: self.downstream_usage(subject, waiting),
         }

@@ -61,7 +61,9 @@ impl Vertices {
         let lookback = SignedDuration::from_secs(spec.scale.lookback_seconds());
         let oldest = now.checked_sub(lookback).unwrap_or(Timestamp::MIN);
         let is_asleep = status.replicas == 0;
-        let at_once = |waiting: Waiting| is_asleep || spec.is_full(waiting.total());
+        let last_scaled_at = status.last_scaled_at.as_ref().map(|at| at.0);
+        let at_once =
+            |waiting: Waiting| is_asleep || spec.counts_at_once(now, last_scaled_at, waiting.total());
         let read = self
             .windows
             .with(self.which, key, |window| (window.partitions(oldest, at_once), window.samples(oldest)));
@@ -72,7 +74,7 @@ impl Vertices {
             ready: status.ready_replicas,
             phase: self.phase(worker, key, &status).into(),
             rolling_update: status.update_hash.is_some() && status.update_hash != status.current_hash,
-            last_scaled_at: status.last_scaled_at.map(|at| at.0),
+            last_scaled_at,
             ready_since: ready_since(&self.caches.pods.controlled_by(uid(worker.meta()))),
             partitions,
             downstream: self.downstream(worker, key, oldest),

@@ -124,6 +124,17 @@ fn what_cannot_wait_counts_at_once() {
     assert_eq!((pending(101), pending(100)), (Some(9), Some(95)));
 }
 
+/// Buffers are asked more often than pods: a look at them alone does not make a pod one that was there before.
+#[test]
+fn a_pod_that_began_before_a_look_at_the_buffers_counts_from_its_first_message() {
+    let names: Vec<Arc<str>> = vec!["b-0".into()];
+    let mut window = Window::default();
+    window.record(&names, &seen(Some(0), Vec::new(), true), at(0));
+    window.record(&names, &seen(Some(100), Vec::new(), false), at(7));
+    window.record(&names, &seen(Some(50), vec![pod("new", 6, 30.0)], true), at(10));
+    assert_eq!(figures(&window, 0), "pending=Some(50)+5 rate=Some(3.0) seen at Some(10)");
+}
+
 #[test]
 fn windows_are_bounded() {
     let names: Vec<Arc<str>> = vec!["b-0".into()];

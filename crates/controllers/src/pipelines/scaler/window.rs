@@ -28,6 +28,8 @@ pub struct Window {
     counters: HashMap<(String, Arc<str>), f64>,
     /// What all pods did, those included that are gone.
     processed: Vec<f64>,
+    /// When pods last told something.
+    counted_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -102,9 +104,11 @@ impl Window {
             *self = Self { processed: vec![0.0; partitions.len()], ..Self::default() };
             self.partitions = partitions.to_vec();
         }
-        let before = self.looks.back().map(|look| look.at);
         for pod in &seen.pods {
-            self.count(pod, before);
+            self.count(pod, self.counted_at);
+        }
+        if seen.is_complete || !seen.pods.is_empty() {
+            self.counted_at = Some(now);
         }
         let is_there = |uid: &str| seen.pods.iter().any(|pod| pod.uid == uid);
         if seen.is_complete {
