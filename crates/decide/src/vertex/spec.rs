@@ -163,10 +163,10 @@ impl Spec {
 
     /// Whether messages count as they were last seen, and not as a mean over the lookback, in which 24000 that came at once are
     /// 1000 at first: they fill the buffer, so that its writers wait, and the count has not changed for a lookback. After a
-    /// change the mean tells what it has brought.
+    /// change the mean tells what it has brought. The formulas alone have the mean always, as the public controller does.
     pub fn counts_at_once(&self, now: Timestamp, last_scaled_at: Option<Timestamp>, waiting: i64) -> bool {
         let is_full = !self.is_source() && waiting >= self.usable_length();
-        is_full && cooling(now, last_scaled_at, self.scale.lookback_seconds()).is_none()
+        self.learns() && is_full && cooling(now, last_scaled_at, self.scale.lookback_seconds()).is_none()
     }
 
     /// Free places in the buffer that are aimed at.
