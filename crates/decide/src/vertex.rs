@@ -51,6 +51,8 @@ pub struct Observed {
     pub rolling_update: bool,
     /// When the count last changed, by whomever.
     pub last_scaled_at: Option<Timestamp>,
+    /// Since when a pod has been ready without a break; none is as good as for ever.
+    pub ready_since: Option<Timestamp>,
     pub partitions: Vec<Partition>,
     /// What the vertex feeds; see [`downstream`].
     pub downstream: Vec<Downstream>,
@@ -159,8 +161,8 @@ fn run(
     let mut next_check = None;
     if rate <= 0.0 && pending > 0 && pressed.is_none() {
         let seconds = spec.scale.lookback_seconds();
-        // After a change, pods get a lookback to begin.
-        next_check = cooling(now, last, seconds);
+        // Pods get a lookback to begin, and one that starts slowly has not begun when the count changed.
+        next_check = cooling(now, last.max(observed.ready_since), seconds);
         if next_check.is_none() {
             hold(chain, Because::Stuck { pending, ready: observed.ready, seconds });
             return None;

@@ -77,6 +77,16 @@ impl World {
         self.pods.iter().filter(|pod| pod.ready_at <= t).count()
     }
 
+    /// Of the pod that has been ready for longest; none if it always was.
+    pub fn ready_since(&self, t: f64) -> Option<f64> {
+        self.pods
+            .iter()
+            .map(|pod| pod.ready_at)
+            .filter(|at| *at <= t)
+            .reduce(f64::min)
+            .filter(|at| at.is_finite())
+    }
+
     pub fn backlog(&self) -> f64 {
         self.backlog_total
     }

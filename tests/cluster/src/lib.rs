@@ -1,10 +1,13 @@
 //! A Kubernetes to test on: embedded, or the real one built from pinned modules. One test body runs on both.
 
+mod counts;
 mod eventually;
 mod nats;
+pub mod pages;
 mod process;
 pub mod program;
 pub mod real;
+pub mod report;
 mod requests;
 pub mod tools;
 mod usage;
@@ -26,8 +29,9 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, sync::Mutex, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
+pub use counts::Counts;
 pub use eventually::{STUCK, eventually};
-pub use nats::Nats;
+pub use nats::{Nats, StreamRequests};
 pub use process::{Running, free_ports, spawn, spawn_client};
 pub use requests::Requests;
 

@@ -1,9 +1,15 @@
 //! NATS servers with JetStream: one, or a cluster of three.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{
+    collections::HashMap,
+    fs,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::{Result, bail};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use tempfile::TempDir;
 use tokio::{
     io::{AsyncBufReadExt, BufReader},
@@ -170,5 +176,39 @@ impl Nats {
 
     fn log(&self, index: usize) -> PathBuf {
         self.directory.path().join(format!("nats-{index}.log"))
+    }
+}
+
+/// How often somebody asked for the state of each consumer, by its stream.
+#[derive(Clone, Default)]
+pub struct StreamRequests(Arc<Mutex<HashMap<String, u64>>>);
+
+impl StreamRequests {
+    /// Counts from now on.
+    pub async fn listen(url: &str) -> Result<Self> {
+        let client = async_nats::connect(url).await?;
+        let mut requests = client.subscribe("$JS.API.CONSUMER.INFO.>").await?;
+        client.flush().await?;
+        let counted = Self::default();
+        let counting = counted.clone();
+        tokio::spawn(async move {
+            // the subscription ends with its client
+            let _client = client;
+            while let Some(request) = requests.next().await {
+                if let Some(stream) = request.subject.split('.').nth(4) {
+                    *counting.lock().entry(stream.to_owned()).or_default() += 1;
+                }
+            }
+        });
+        Ok(counted)
+    }
+
+    /// All since the last time.
+    pub fn take(&self) -> HashMap<String, u64> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -21,7 +21,7 @@ mod report;
 mod sets;
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
@@ -29,6 +29,7 @@ use anyhow::{Context, Result, bail, ensure};
 use cluster::{
     Requests, Running, free_ports,
     real::{ControlPlane, Options},
+    report::{log, write_table},
     spawn_client, tools,
 };
 use instances::Instances;
@@ -68,7 +69,7 @@ async fn main() -> Result<()> {
         [ballast, instances, file] => (ballast, instances.parse()?, Some(file)),
         _ => bail!("see the head of graphs_bench"),
     };
-    let load = report::load()?;
+    let load = cluster::report::load()?;
     let compile = compiled::median(20)?;
     let mut bench = Bench::ballast(Path::new(ballast)).await?;
     let ours = bench.measure(n_instances).await.context("ballast serve")?;
@@ -81,7 +82,7 @@ async fn main() -> Result<()> {
     drop(bench);
     let report = Report { n_instances, load, ours, peer, sets, compile };
     println!("{report}");
-    file.map_or(Ok(()), |file| report.write(Path::new(file)))
+    file.map_or(Ok(()), |file| write_table(Path::new(file), "graphs", &report.to_string()))
 }
 
 impl Bench {
@@ -95,8 +96,12 @@ impl Bench {
                 .into();
         arguments.extend(["--gateway-addr=127.0.0.1:0", "--operator-addr=127.0.0.1:0"].map(str::to_owned));
         arguments.push(format!("--store=redb:{}", directory.path().join("ballast.redb").display()));
-        let controller =
-            spawn_client(program, &plane.audited_kubeconfig(), &arguments, &log(&directory, "ballast")?)?;
+        let controller = spawn_client(
+            program,
+            &plane.audited_kubeconfig(),
+            &arguments,
+            &log(directory.path(), "ballast")?,
+        )?;
         Ok(Self { plane, client, controller, _directory: directory })
     }
 
@@ -109,7 +114,7 @@ impl Bench {
         arguments.push(format!("--metrics-bind-address=127.0.0.1:{metrics}"));
         arguments.push(format!("--health-probe-bind-address=127.0.0.1:{health}"));
         let controller =
-            spawn_client(&program, &plane.audited_kubeconfig(), &arguments, &log(&directory, "kro")?)?;
+            spawn_client(&program, &plane.audited_kubeconfig(), &arguments, &log(directory.path(), "kro")?)?;
         Ok(Self { plane, client, controller, _directory: directory })
     }
 
@@ -183,11 +188,4 @@ impl Bench {
     fn servers(&self) -> Result<Duration> {
         Ok(self.plane.apiserver.processor_time()? + self.plane.etcd.processor_time()?)
     }
-}
-
-/// `BALLAST_LOGS` names a folder that keeps them.
-fn log(directory: &tempfile::TempDir, name: &str) -> Result<PathBuf> {
-    let folder = std::env::var_os("BALLAST_LOGS").map_or(directory.path().to_owned(), PathBuf::from);
-    std::fs::create_dir_all(&folder)?;
-    Ok(folder.join(format!("{name}.log")))
 }

@@ -1,14 +1,13 @@
 //! The table of both.
 
-use std::{fmt, fs, path::Path, process::Command, time::Duration};
+use std::{fmt, time::Duration};
 
-use anyhow::{Context, Result};
-use cluster::Requests;
+use cluster::{
+    Requests,
+    report::{heading, percentile, target},
+};
 
 use crate::sets;
-
-const BEGIN: &str = "<!-- graphs: begin -->";
-const END: &str = "<!-- graphs: end -->";
 
 /// Of one controller.
 pub struct Side {
@@ -40,46 +39,25 @@ pub struct Report {
     pub compile: Duration,
 }
 
-/// Over the last minute.
-pub fn load() -> Result<String> {
-    let load = fs::read_to_string("/proc/loadavg")?;
-    Ok(load.split(' ').next().unwrap_or_default().to_owned())
-}
-
 impl Report {
-    /// Between the markers of a file.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let page = fs::read_to_string(path)?;
-        let place = || page.find(BEGIN).zip(page.find(END));
-        let (begin, end) = place().with_context(|| format!("{} has no {BEGIN} and {END}", path.display()))?;
-        fs::write(path, format!("{}{BEGIN}\n\n{self}\n{}", &page[..begin], &page[end..]))?;
-        Ok(())
-    }
-
     fn per_instance(&self, n_calls: u64) -> f64 {
         n_calls as f64 / self.n_instances as f64
     }
-}
-
-/// How the target was kept.
-fn target(text: &str, is_met: bool) -> String {
-    if is_met { text.to_owned() } else { format!("{text}: missed") }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { n_instances, load, ours, peer, sets, compile } = self;
         let seconds = Duration::as_secs_f64;
-        let date = jiff::Zoned::now().date();
-        let build = if cfg!(debug_assertions) { "a debug build" } else { "an optimized build" };
-        writeln!(f, "{date}, commit {}, {build}, load of the machine before: {load}.\n", commit())?;
+        writeln!(f, "{}\n", heading(load))?;
         writeln!(f, "| {n_instances} instances × 3 resources | Ballast | kro, tuned | ratio | target |")?;
         writeln!(f, "|---|--:|--:|--:|--:|")?;
         let faster = seconds(&peer.all_active) / seconds(&ours.all_active);
         let goal = target("4×", faster >= 4.0);
         let (a, b) = (seconds(&ours.all_active), seconds(&peer.all_active));
         writeln!(f, "| all ACTIVE after, s | {a:.1} | {b:.1} | {faster:.1}× | {goal} |")?;
-        let shown = |side: &Side| format!("{:.2}, {:.2}", side.percentile(50), side.percentile(99));
+        let shown =
+            |side: &Side| format!("{:.2}, {:.2}", percentile(&side.times, 50), percentile(&side.times, 99));
         let (a, b) = (shown(ours), shown(peer));
         writeln!(f, "| one instance, from creation to ACTIVE: p50, p99, s | {a} | {b} | | |")?;
         let [a, b] = [ours, peer].map(|side| self.per_instance(side.calls.n_all()));
@@ -125,25 +103,9 @@ impl fmt::Display for Report {
     }
 }
 
-impl Side {
-    /// The smallest time in seconds that so many percent do not exceed.
-    fn percentile(&self, percent: usize) -> f64 {
-        let at = (self.times.len() * percent).div_ceil(100).max(1) - 1;
-        self.times.get(at).map_or(0.0, Duration::as_secs_f64)
-    }
-}
-
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "all ACTIVE after {:.1} s, calls:\n{}", self.all_active.as_secs_f64(), self.calls)?;
         writeln!(f, "in the idle minute:\n{}", self.idle)
     }
-}
-
-fn commit() -> String {
-    let asked = Command::new("git").args(["describe", "--always", "--dirty"]).output();
-    asked.map_or_else(
-        |_| "unknown".to_owned(),
-        |answer| String::from_utf8_lossy(&answer.stdout).trim().to_owned(),
-    )
 }

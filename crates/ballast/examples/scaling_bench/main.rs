@@ -25,12 +25,12 @@ use std::{
 
 use anyhow::{Result, bail, ensure};
 use cluster::{
-    Requests, Running, free_ports,
+    Counts, Requests, Running, free_ports,
     real::{ControlPlane, Options},
+    report::{cores, percentile},
     spawn, spawn_client, tools,
 };
-use figures::Figures;
-use objects::Counts;
+use figures::{Figures, name};
 
 /// So many objects change together: one in a hundred.
 const SHARE: usize = 100;
@@ -72,7 +72,7 @@ async fn main() -> Result<()> {
     let begun = Instant::now();
     objects::create(&client, n_objects, source_port).await?;
     println!("{n_objects} Deployments made in {:.0} s", begun.elapsed().as_secs_f64());
-    let counts = Counts::watch(&client, n_objects);
+    let counts = objects::watch(&client);
     let mut bench = Bench { plane, client, figures, counts, n_objects, next: 0 };
     if which != "hpa" {
         bench.ballast(Path::new(ballast)).await?;
@@ -193,13 +193,15 @@ impl Bench {
             tokio::time::sleep(Duration::from_millis(700 * round as u64)).await;
             let all: Vec<usize> = (0..n_changes).map(|idx| (self.next + idx) % self.n_objects).collect();
             self.next += n_changes;
-            let wanted: Vec<(usize, i32)> =
-                all.iter().map(|object| (*object, self.counts.of(*object) + 1)).collect();
+            let more = |object: &usize| (*object, self.counts.of(&name(*object)).unwrap_or(1) + 1);
+            let wanted: Vec<(usize, i32)> = all.iter().map(more).collect();
+            let named: Vec<(String, i32)> =
+                wanted.iter().map(|(object, replicas)| (name(*object), *replicas)).collect();
             let changed = Instant::now();
             self.figures.set(&wanted);
-            let seen = self.counts.until(&wanted, changed, patience).await;
+            let seen = self.counts.until(&named, changed, patience).await;
             let shown = self.figures.shown_after(changed);
-            for at in seen {
+            for at in seen.into_values() {
                 from_change.push(at.saturating_duration_since(changed));
                 from_scrape.extend(shown.map(|shown| at.saturating_duration_since(shown)));
             }
@@ -227,14 +229,6 @@ fn row(what: &str, all: &mut [Duration]) {
         return;
     }
     all.sort();
-    // the smallest that so many percent do not exceed
-    let at = |percent: usize| all[(all.len() * percent).div_ceil(100).max(1) - 1].as_secs_f64();
+    let at = |percent: usize| percentile(all, percent);
     println!("| {what} | {:.2} | {:.2} | {:.2} |", at(50), at(99), at(100));
-}
-
-/// Processor time over a while.
-async fn cores(running: &Running, time: Duration) -> Result<f64> {
-    let (before, begun) = (running.processor_time()?, Instant::now());
-    tokio::time::sleep(time).await;
-    Ok((running.processor_time()? - before).as_secs_f64() / begun.elapsed().as_secs_f64())
 }

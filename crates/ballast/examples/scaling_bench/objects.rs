@@ -1,23 +1,16 @@
 //! What is scaled.
 
-use std::{
-    collections::{HashMap, HashSet},
-    pin::pin,
-    time::{Duration, Instant},
-};
-
 use anyhow::Result;
+use cluster::Counts;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod};
 use kube::{
     Api, Client,
     api::{Patch, PatchParams, PostParams},
-    runtime::{WatchStreamExt, watcher},
 };
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
-use crate::figures::{PER_REPLICA, name, number};
+use crate::figures::{PER_REPLICA, name};
 
 const AT_ONCE: usize = 32;
 const SOURCE: &str = "source";
@@ -128,58 +121,7 @@ fn autoscaler(name: &str) -> Value {
     })
 }
 
-/// How many replicas each object asks for, as a watch shows it.
-pub struct Counts {
-    known: HashMap<usize, i32>,
-    sightings: mpsc::UnboundedReceiver<(usize, i32, Instant)>,
-}
-
-impl Counts {
-    /// All begin with one.
-    pub fn watch(client: &Client, n_objects: usize) -> Self {
-        let (sender, sightings) = mpsc::unbounded_channel();
-        let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
-        tokio::spawn(async move {
-            let stream = watcher(deployments, watcher::Config::default());
-            let mut seen = pin!(stream.default_backoff().applied_objects());
-            while let Some(object) = seen.next().await {
-                let Ok(object) = object else { continue };
-                let replicas = object.spec.and_then(|spec| spec.replicas);
-                let object = object.metadata.name.as_deref().and_then(number);
-                if let (Some(object), Some(replicas)) = (object, replicas)
-                    && sender.send((object, replicas, Instant::now())).is_err()
-                {
-                    return;
-                }
-            }
-        });
-        Self { known: (0..n_objects).map(|object| (object, 1)).collect(), sightings }
-    }
-
-    pub fn of(&self, object: usize) -> i32 {
-        self.known.get(&object).copied().unwrap_or(1)
-    }
-
-    /// When each was seen with the wanted count, those that were within `patience`.
-    pub async fn until(
-        &mut self,
-        wanted: &[(usize, i32)],
-        changed: Instant,
-        patience: Option<Duration>,
-    ) -> Vec<Instant> {
-        let mut open: HashSet<(usize, i32)> = wanted.iter().copied().collect();
-        let mut seen = Vec::with_capacity(wanted.len());
-        while !open.is_empty() {
-            let left = patience.map_or(Duration::MAX, |patience| patience.saturating_sub(changed.elapsed()));
-            let Ok(Some((object, replicas, at))) = tokio::time::timeout(left, self.sightings.recv()).await
-            else {
-                return seen;
-            };
-            self.known.insert(object, replicas);
-            if open.remove(&(object, replicas)) {
-                seen.push(at);
-            }
-        }
-        seen
-    }
+pub fn watch(client: &Client) -> Counts {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), "default");
+    Counts::watch(deployments, |object| object.spec.as_ref()?.replicas)
 }

@@ -1,6 +1,7 @@
 //! `ballast status`: what runs in a data directory.
 
 mod live;
+mod reasons;
 
 use std::{fmt::Debug, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -96,6 +97,9 @@ struct Scaled {
     /// What is being done, or waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     progress: Option<String>,
+    /// Why there are so many: the last decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 /// One object with a count.
@@ -161,6 +165,8 @@ impl Status {
             let ready = object.status.as_ref().and_then(|status| status.ready_replicas);
             workload("StatefulSet", object, ready, object.spec.as_ref().and_then(|spec| spec.replicas))
         }));
+        let mut scaled = scaled(&client).await?;
+        reasons::explain(&mut scaled, &reasons::last_decisions(&running).await);
         Ok(Report {
             running,
             version,
@@ -168,7 +174,7 @@ impl Status {
             nodes: share(&nodes.items, node_ready),
             pods: share(&pods.items, pod_ready),
             workloads,
-            scaled: scaled(&client).await?,
+            scaled,
             failures: pods.iter().filter_map(failure).collect(),
         })
     }
@@ -176,9 +182,10 @@ impl Status {
 
 /// Vertices, and Sets of every definition that has one.
 async fn scaled(client: &kube::Client) -> Result<Vec<Scaled>> {
+    let [vertex, mono_vertex] = reasons::KINDS;
     let mut kinds = vec![
-        Kind::namespaced(numaflow::GROUP, "v1alpha1", "Vertex", "vertices"),
-        Kind::namespaced(numaflow::GROUP, "v1alpha1", "MonoVertex", "monovertices"),
+        Kind::namespaced(numaflow::GROUP, "v1alpha1", vertex, "vertices"),
+        Kind::namespaced(numaflow::GROUP, "v1alpha1", mono_vertex, "monovertices"),
     ];
     let definitions = list::<kro::ResourceGraphDefinition>(&Api::all(client.clone())).await?;
     let sets: Vec<String> = definitions.into_iter().filter_map(|one| Some(one.spec.scaling?.kind)).collect();
@@ -221,11 +228,12 @@ impl Scaled {
             desired: count("/spec/replicas").unwrap_or(1),
             updated: count("/status/updatedReplicas"),
             progress: progressing.and_then(|condition| condition["message"].as_str().map(str::to_owned)),
+            reason: None,
         }
     }
 
     fn line(&self) -> String {
-        let Self { kind, namespace, name, ready, desired, updated, progress } = self;
+        let Self { kind, namespace, name, ready, desired, updated, progress, reason } = self;
         let state = match (desired, ready) {
             (0, 0) => "asleep".to_owned(),
             _ => format!("{ready} of {desired} ready"),
@@ -233,7 +241,8 @@ impl Scaled {
         let updated = updated.filter(|updated| updated < desired);
         let updated = updated.map(|updated| format!(", {updated} up to date")).unwrap_or_default();
         let progress = progress.as_ref().map(|progress| format!(" ({progress})")).unwrap_or_default();
-        format!("{kind:<12} {namespace}/{name}: {state}{updated}{progress}")
+        let reason = reason.as_ref().map(|reason| format!("  {reason}")).unwrap_or_default();
+        format!("{kind:<12} {namespace}/{name}: {state}{updated}{progress}{reason}")
     }
 }
 

@@ -194,11 +194,20 @@ pub fn decisions(history: &History) -> admin::Decisions {
     admin::Decisions {
         tell: Arc::new(move |filters: &[(String, String)]| {
             let (limits, filters): (Vec<_>, Vec<_>) =
-                filters.iter().cloned().partition(|(name, _)| name == "limit");
+                filters.iter().cloned().partition(|(name, _)| matches!(name.as_str(), "limit" | "each"));
+            let limit = |asked: &str| {
+                let found = limits.iter().find(|(name, _)| name == asked);
+                found.map(|(_, limit)| limit.parse::<usize>().unwrap_or(0))
+            };
             let mut records = history.select(|record| all_pass(record, &filters));
-            if let Some((_, limit)) = limits.first() {
+            if let Some(each) = limit("each") {
+                let of_objects = records.chunk_by(|a, b| a.object == b.object);
+                let last = of_objects.flat_map(|all| &all[all.len().saturating_sub(each)..]);
+                records = last.cloned().collect();
+            }
+            if let Some(limit) = limit("limit") {
                 records.sort_by_key(|record| Reverse(record.at));
-                records.truncate(limit.parse().unwrap_or(0));
+                records.truncate(limit);
             }
             serde_json::to_value(records).unwrap_or_default()
         }),
@@ -372,6 +381,9 @@ mod tests {
             ("policy=demand reason=FixedCount", 2),
             ("since=1970-01-01T00:00:00Z", 0),
             ("nmae=fib", 0),
+            ("each=1", 2),
+            ("each=0", 0),
+            ("each=1 limit=1", 1),
         ];
         for (query, n) in rows {
             assert_eq!(found(query), n, "{query}");
@@ -384,6 +396,7 @@ mod tests {
         let at = Timestamp::from_second(60).unwrap();
         let down = Record::new(at, "demand", &target, &scaling::fixed(1, 0, "test"), Outcome::Written);
         history.note(down, "down".into());
+        assert_eq!((found("name=fib"), found("name=fib each=1"), found("each=1")), (2, 1, 2));
         let (name, record) = followed.next().now_or_never().flatten().unwrap();
         assert_eq!((name, &record["desired"]), ("decision", &json!(0)));
         assert!(followed.next().now_or_never().is_none());

@@ -82,18 +82,22 @@ fn observed() -> BoxedStrategy<Observed> {
     let scaled = prop::option::of((-400..50i64).prop_map(|at| after(start(), at)));
     let ready = 0..50i32;
     let partitions = prop::collection::vec(partition(), 0..4);
-    (0..50i32, ready, scaled, partitions, prop::collection::vec(buffer, 0..2), samples())
-        .prop_map(|(current, ready, last_scaled_at, partitions, downstream, samples)| Observed {
-            current,
-            desired: current,
-            ready: ready.min(current),
-            phase: "Running".into(),
-            rolling_update: false,
-            last_scaled_at,
-            partitions,
-            downstream,
-            samples,
-            template: None,
+    let since = scaled.clone();
+    (0..50i32, ready, (scaled, since), partitions, prop::collection::vec(buffer, 0..2), samples())
+        .prop_map(|(current, ready, (last_scaled_at, ready_since), partitions, downstream, samples)| {
+            Observed {
+                current,
+                desired: current,
+                ready: ready.min(current),
+                phase: "Running".into(),
+                rolling_update: false,
+                last_scaled_at,
+                ready_since,
+                partitions,
+                downstream,
+                samples,
+                template: None,
+            }
         })
         .boxed()
 }

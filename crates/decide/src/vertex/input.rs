@@ -98,6 +98,10 @@ pub struct ObservedForm {
     /// `status.lastScaledAt`; cooldowns begin with it.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_moment")]
     pub last_scaled_at: Option<Timestamp>,
+    /// Since when one of the pods has been ready without a break. A vertex is stuck once such a pod did nothing for a whole
+    /// lookback; left out, `lastScaledAt` alone counts.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "maybe_moment")]
+    pub ready_since: Option<Timestamp>,
     /// One for each of the vertex's buffers; a single one for a source.
     #[serde(default)]
     pub partitions: Vec<PartitionForm>,
@@ -209,6 +213,7 @@ impl Input {
             phase: seen.phase.as_str().into(),
             rolling_update: seen.rolling_update,
             last_scaled_at: seen.last_scaled_at,
+            ready_since: seen.ready_since,
             partitions: seen.partitions.iter().enumerate().map(|(idx, form)| form.resolve(idx)).collect(),
             downstream: downstream(name, &self.pipeline.edges, &buffers),
             samples: samples(&seen.samples)?,

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{cron::Cron, decision::sooner, zone::Zone};
+use crate::{cron::Cron, decision::sooner, window::cooling, zone::Zone};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
@@ -159,6 +159,14 @@ impl Spec {
     /// Messages that the buffer may hold: 50000 at 80 % are 40000.
     pub fn usable_length(&self) -> i64 {
         percent_of(self.limits.buffer_max_length, self.limits.buffer_usage_limit)
+    }
+
+    /// Whether messages count as they were last seen, and not as a mean over the lookback, in which 24000 that came at once are
+    /// 1000 at first: they fill the buffer, so that its writers wait, and the count has not changed for a lookback. After a
+    /// change the mean tells what it has brought. The formulas alone have the mean always, as the public controller does.
+    pub fn counts_at_once(&self, now: Timestamp, last_scaled_at: Option<Timestamp>, waiting: i64) -> bool {
+        let is_full = !self.is_source() && waiting >= self.usable_length();
+        self.learns() && is_full && cooling(now, last_scaled_at, self.scale.lookback_seconds()).is_none()
     }
 
     /// Free places in the buffer that are aimed at.

@@ -1,5 +1,5 @@
 //! Timelines of one vertex. `p=60000/10000` is a partition with 60000 pending at 10000/s (`?` is unknown, `3+4/0` has 4
-//! unacknowledged); `scaled=10` is the last change, seconds after the start; `full=sink:36000` the next vertex's buffer of
+//! unacknowledged); `scaled=10` is the last change, seconds after the start, and `since=20` when a pod became ready; `full=sink:36000` the next vertex's buffer of
 //! 50000, `behind=…` one after that.
 
 mod learned;
@@ -60,6 +60,7 @@ fn input(vertex: &VertexForm, row: &Row<'_>, memory: Memory) -> Input {
             phase: row.get("phase").unwrap_or("Running").to_owned(),
             rolling_update: row.get("rolling").is_some(),
             last_scaled_at: number("scaled").map(|seconds| after(start(), seconds)),
+            ready_since: number("since").map(|seconds| after(start(), seconds)),
             partitions: row
                 .words
                 .iter()

@@ -96,6 +96,7 @@ impl Scaler {
             phase: "Running".into(),
             rolling_update: false,
             last_scaled_at: view.last_scaled.map(|t| view.moment(t)),
+            ready_since: view.world.ready_since(view.t).map(|t| view.moment(t)),
             partitions: vec![partition],
             downstream: Vec::new(),
             samples: self.samples.iter().map(|(_, sample)| *sample).collect(),

@@ -112,6 +112,12 @@ impl Running {
         self.pods.iter().filter(|ready_at| **ready_at <= time).count()
     }
 
+    /// None if there is a pod that always was.
+    fn ready_since(&self, time: f64) -> Option<f64> {
+        let ready = self.pods.iter().copied().filter(|ready_at| *ready_at <= time);
+        ready.reduce(f64::min).filter(|ready_at| ready_at.is_finite())
+    }
+
     /// `pending_off` and `processed_off` are factors by which the reading is wrong.
     pub fn look(&mut self, time: f64, pending_off: f64, processed_off: f64, downstream_usage: f64) {
         let in_hand = (self.moved * IN_HAND_SECONDS).round() as i64;
@@ -144,7 +150,10 @@ impl Running {
         let (n, sum) = self.seen(time, lag).fold((0, 0), |(n, sum), look| (n + 1, sum + waiting(look)));
         let rate = (last.at > first.at)
             .then(|| (last.sample.processed - first.sample.processed) / (last.at - first.at));
-        Some(Figures { pending: sum / n, rate, at: last.sample.at })
+        let at_once =
+            self.stage.spec.counts_at_once(moment(time), self.last_scaled.map(moment), waiting(last));
+        let pending = if at_once { waiting(last) } else { sum / n };
+        Some(Figures { pending, rate, at: last.sample.at })
     }
 
     pub fn decide(&mut self, time: f64, lag: u64, downstream: Vec<Downstream>) {
@@ -164,6 +173,7 @@ impl Running {
             phase: "Running".into(),
             rolling_update: false,
             last_scaled_at: self.last_scaled.map(moment),
+            ready_since: self.ready_since(time).map(moment),
             partitions: vec![partition],
             downstream,
             samples: self.seen(time, lag).map(|look| look.sample).collect(),

@@ -1,4 +1,5 @@
-//! Asks buffers and pods, each round once, and puts what they say into the windows.
+//! Asks buffers and pods, each round once, and puts what they say into the windows. Between two rounds only the buffers are
+//! asked, and only what cannot wait is news.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -32,9 +33,9 @@ use crate::{
     },
 };
 
-/// Objects without pods are looked at this often: a message that comes is to wake them.
+/// Buffers are asked this often: a message is to wake an object without pods, and a buffer that fills holds up its writers.
 const TICK: Duration = Duration::from_secs(1);
-/// All of them, every so many ticks.
+/// Pods too, every so many ticks.
 const ROUND: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(3);
 /// What a pod tells about itself is a few kilobytes.
@@ -93,36 +94,53 @@ impl Collector {
         }
     }
 
-    async fn round(&self, all: bool) {
-        let now = Timestamp::now();
-        let subjects = self.subjects(all);
+    async fn round(&self, with_pods: bool) {
+        let subjects = self.subjects(with_pods);
         let waiting = self.waiting(&subjects).await;
-        let pages = self.pages(&subjects).await;
+        let now = Timestamp::now();
         for subject in &subjects {
-            let seen = self.seen(subject, &waiting, &pages);
-            let which = subject.worker.which();
-            self.windows.record(which, &subject.key, &subject.partitions, &seen, now);
-            for (_, queue) in self.queues.iter().filter(|(queued, _)| *queued == which) {
-                queue.add(subject.key.clone());
+            let seen = self.seen(subject, &waiting, None);
+            if self.is_news(subject, &seen) {
+                self.take(subject, &seen, now);
             }
         }
-        if all {
-            self.windows.retain(|which, key| which.find(&self.caches, key).is_some());
+        if !with_pods {
+            return;
+        }
+        let pages = self.pages(&subjects).await;
+        for subject in &subjects {
+            self.take(subject, &self.seen(subject, &waiting, Some(&pages)), now);
+        }
+        self.windows.retain(|which, key| which.find(&self.caches, key).is_some());
+    }
+
+    fn take(&self, subject: &Subject, seen: &Seen, now: Timestamp) {
+        let which = subject.worker.which();
+        self.windows.record(which, &subject.key, &subject.partitions, seen, now);
+        for (_, queue) in self.queues.iter().filter(|(queued, _)| *queued == which) {
+            queue.add(subject.key.clone());
         }
     }
 
-    /// All that run, or those that sleep.
+    fn is_news(&self, subject: &Subject, seen: &Seen) -> bool {
+        let Worker::Vertex(vertex) = &subject.worker else { return false };
+        let (_, usable) = vertex.spec.vertex.limits.clone().unwrap_or_default().buffer();
+        let is_asleep = subject.worker.status().is_none_or(|status| status.replicas == 0);
+        self.windows.is_news(Which::Vertex, &subject.key, seen, is_asleep, usable)
+    }
+
+    /// All that run, or those of them that have buffers.
     fn subjects(&self, all: bool) -> Vec<Subject> {
         let workers =
             [Which::Vertex, Which::MonoVertex].into_iter().flat_map(|which| which.all(&self.caches));
         let is_due = |worker: &Worker| {
-            let status = worker.status().cloned().unwrap_or_default();
-            status.phase == phases::RUNNING && (all || status.replicas == 0)
+            let is_running = worker.status().is_some_and(|status| status.phase == phases::RUNNING);
+            is_running && (all || worker.has_buffers())
         };
         let subject = |worker: Worker| {
             let key = Key::of(worker.meta());
             let partitions = match &worker {
-                Worker::Vertex(vertex) if !vertex.spec.vertex.is_source() => {
+                Worker::Vertex(vertex) if worker.has_buffers() => {
                     buffer_names(&key.namespace, &vertex.spec.pipeline_name, &vertex.spec.vertex)
                 }
                 Worker::Vertex(vertex) => vec![vertex.spec.vertex.name.clone()],
@@ -145,7 +163,7 @@ impl Collector {
         let mut asked = Vec::new();
         for subject in subjects {
             let Worker::Vertex(vertex) = &subject.worker else { continue };
-            if vertex.spec.vertex.is_source() {
+            if !subject.worker.has_buffers() {
                 continue;
             }
             let service = Key::new(&subject.key.namespace, vertex.spec.isb_service_name());
@@ -204,16 +222,15 @@ impl Collector {
         }
     }
 
+    /// Without pages if the pods were not asked.
     fn seen(
         &self,
         subject: &Subject,
         waiting: &HashMap<Arc<str>, Waiting>,
-        pages: &HashMap<String, Page>,
+        pages: Option<&HashMap<String, Page>>,
     ) -> Seen {
-        let page = |pod: &Arc<Pod>| pages.get(uid(&pod.metadata));
-        let has_buffers =
-            matches!(&subject.worker, Worker::Vertex(vertex) if !vertex.spec.vertex.is_source());
-        let waiting_of = |name: &Arc<str>| match has_buffers {
+        let page = |pod: &Arc<Pod>| pages?.get(uid(&pod.metadata));
+        let waiting_of = |name: &Arc<str>| match subject.worker.has_buffers() {
             true => waiting.get(name).copied(),
             false => source_pending(subject.pods.iter().filter_map(page)),
         };
@@ -226,7 +243,7 @@ impl Collector {
         Seen {
             waiting: subject.partitions.iter().map(waiting_of).collect(),
             pods: subject.pods.iter().filter_map(counters).collect(),
-            is_complete: running.iter().all(|pod| page(pod).is_some()),
+            is_complete: pages.is_some() && running.iter().all(|pod| page(pod).is_some()),
             ready: i32::try_from(running.len()).unwrap_or(i32::MAX),
             downstream_usage: self.downstream_usage(subject, waiting),
         }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use api::numaflow::{VertexStatus, edges_of, phases, vertex_name, vertices};
@@ -11,15 +11,19 @@ use engine::{
     Key,
     effect::{Effect, Target},
     kind::Kind,
-    object::being_deleted,
+    object::{being_deleted, uid},
 };
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Pod;
 use scaling::{Controls, Look, Policy, Subject};
 
 use super::{COMPONENT, window::Windows};
-use crate::pipelines::{
-    Caches,
-    vertex::{Which, Worker},
+use crate::{
+    data_plane::Waiting,
+    pipelines::{
+        Caches,
+        vertex::{Which, Worker},
+    },
 };
 
 /// Annotations that mean something to policies.
@@ -56,9 +60,13 @@ impl Vertices {
         let status = worker.status().cloned().unwrap_or_default();
         let lookback = SignedDuration::from_secs(spec.scale.lookback_seconds());
         let oldest = now.checked_sub(lookback).unwrap_or(Timestamp::MIN);
-        let read = self.windows.with(self.which, key, |window| {
-            (window.partitions(oldest, status.replicas == 0), window.samples(oldest))
-        });
+        let is_asleep = status.replicas == 0;
+        let last_scaled_at = status.last_scaled_at.as_ref().map(|at| at.0);
+        let at_once =
+            |waiting: Waiting| is_asleep || spec.counts_at_once(now, last_scaled_at, waiting.total());
+        let read = self
+            .windows
+            .with(self.which, key, |window| (window.partitions(oldest, at_once), window.samples(oldest)));
         let (partitions, samples) = read.unwrap_or_default();
         Observed {
             current: status.replicas,
@@ -66,7 +74,8 @@ impl Vertices {
             ready: status.ready_replicas,
             phase: self.phase(worker, key, &status).into(),
             rolling_update: status.update_hash.is_some() && status.update_hash != status.current_hash,
-            last_scaled_at: status.last_scaled_at.map(|at| at.0),
+            last_scaled_at,
+            ready_since: ready_since(&self.caches.pods.controlled_by(uid(worker.meta()))),
             partitions,
             downstream: self.downstream(worker, key, oldest),
             samples,
@@ -107,6 +116,12 @@ impl Vertices {
         }
         downstream(&own.spec.vertex.name, &edges_of(&pipeline.spec), &buffers)
     }
+}
+
+/// Of the pod that has been ready for longest: if that does nothing, those that are new are no excuse.
+pub(super) fn ready_since(pods: &[Arc<Pod>]) -> Option<Timestamp> {
+    let active = pods.iter().filter(|pod| engine::pods::active(pod));
+    active.filter_map(|pod| engine::pods::ready_since(pod)).min()
 }
 
 /// As many as are asked for, whether or not they are there yet.

@@ -1,12 +1,13 @@
 use std::sync::Arc;
 
 use decide::vertex::{Kind, Memory, Observed, Partition, downstream};
-use engine::testing::at;
+use engine::testing::{at, from_json, seconds};
 use expect_test::expect;
 use serde_json::json;
 
 use super::{
     collect::read_page,
+    policy::ready_since,
     window::{PodCounters, Seen, Window},
 };
 use crate::data_plane::Waiting;
@@ -23,7 +24,7 @@ fn seen(pending: Option<i64>, pods: Vec<PodCounters>, is_complete: bool) -> Seen
 
 fn figures(window: &Window, oldest: i64) -> String {
     let Partition { pending, ack_pending, rate, at: seen, .. } =
-        window.partitions(at(oldest), false)[0].clone();
+        window.partitions(at(oldest), |_| false)[0].clone();
     let seen = seen.map(|seen| seen.duration_since(at(0)).as_secs());
     format!("pending={pending:?}+{ack_pending} rate={rate:?} seen at {seen:?}")
 }
@@ -96,12 +97,42 @@ fn an_object_without_pods_is_judged_by_the_last_look() {
     }
     let waiting = vec![Some(Waiting { pending: 0, ack_pending: 1 })];
     window.record(&names, &Seen { waiting, is_complete: true, ..Seen::default() }, at(100));
-    let asleep = &window.partitions(at(-20), true)[0];
+    let asleep = &window.partitions(at(-20), |_| true)[0];
     assert_eq!(
         (asleep.pending, asleep.ack_pending),
         (Some(0), 1),
         "one message that its last pod did not finish"
     );
+}
+
+/// Means are for noise. A full buffer holds up those who write to it, so it counts when it is seen.
+#[test]
+fn what_cannot_wait_counts_at_once() {
+    let names: Vec<Arc<str>> = vec!["b-0".into()];
+    let mut window = Window::default();
+    for now in 0..10 {
+        window.record(&names, &seen(Some(0), Vec::new(), true), at(now * 5));
+    }
+    let (calm, full) = (seen(Some(94), Vec::new(), true), seen(Some(95), Vec::new(), true));
+    // five more are delivered and not acknowledged
+    assert_eq!((window.is_news(&calm, false, 100), window.is_news(&full, false, 100)), (false, true));
+    assert!(window.is_news(&calm, true, 100), "a message wakes");
+    assert!(!window.is_news(&Seen { waiting: vec![None], ..Seen::default() }, true, 0), "nobody knows");
+    window.record(&names, &full, at(50));
+    assert!(!window.is_news(&full, false, 100), "it was full before");
+    let pending = |usable: i64| window.partitions(at(0), |waiting| waiting.total() >= usable)[0].pending;
+    assert_eq!((pending(101), pending(100)), (Some(9), Some(95)));
+}
+
+/// Buffers are asked more often than pods: a look at them alone does not make a pod one that was there before.
+#[test]
+fn a_pod_that_began_before_a_look_at_the_buffers_counts_from_its_first_message() {
+    let names: Vec<Arc<str>> = vec!["b-0".into()];
+    let mut window = Window::default();
+    window.record(&names, &seen(Some(0), Vec::new(), true), at(0));
+    window.record(&names, &seen(Some(100), Vec::new(), false), at(7));
+    window.record(&names, &seen(Some(50), vec![pod("new", 6, 30.0)], true), at(10));
+    assert_eq!(figures(&window, 0), "pending=Some(50)+5 rate=Some(3.0) seen at Some(10)");
 }
 
 #[test]
@@ -154,11 +185,28 @@ fn observed(current: i32, looks: &[(i64, i64, f64)], names: &[Arc<str>]) -> Obse
         phase: "Running".into(),
         rolling_update: false,
         last_scaled_at: Some(at(0)),
-        partitions: window.partitions(at(880), false),
+        ready_since: None,
+        partitions: window.partitions(at(880), |_| false),
         downstream: Vec::new(),
         samples: window.samples(at(880)),
         template: None,
     }
+}
+
+#[test]
+fn the_pod_that_is_ready_for_longest_counts() {
+    let pod = |is_ready: &str, since: i64, deleted: Option<i64>| {
+        Arc::new(from_json(json!({
+            "metadata": {"name": "p", "deletionTimestamp": deleted.map(seconds)},
+            "status": {"phase": "Running", "conditions": [
+                {"type": "Ready", "status": is_ready, "lastTransitionTime": seconds(since)},
+            ]},
+        })))
+    };
+    assert_eq!(ready_since(&[]), None);
+    assert_eq!(ready_since(&[pod("False", 10, None), pod("True", 5, Some(30))]), None, "starting, ending");
+    let pods = [pod("True", 50, None), pod("True", 40, None), pod("False", 10, None)];
+    assert_eq!(ready_since(&pods), Some(at(40)));
 }
 
 /// targetSeconds 3, 2 replicas, 10000 messages a second and 60000 pending: 60000 / (3 × 10000 / 2) = 4.

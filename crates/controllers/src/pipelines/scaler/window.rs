@@ -28,6 +28,8 @@ pub struct Window {
     counters: HashMap<(String, Arc<str>), f64>,
     /// What all pods did, those included that are gone.
     processed: Vec<f64>,
+    /// When pods last told something.
+    counted_at: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +76,12 @@ impl Windows {
         self.lock().get(&(which, key.clone())).map(read)
     }
 
+    /// See [`Window::is_news`]; nothing is known of an object that nobody has looked at.
+    pub fn is_news(&self, which: Which, key: &Key, seen: &Seen, is_asleep: bool, usable: i64) -> bool {
+        let is_news = |window: &Window| window.is_news(seen, is_asleep, usable);
+        self.with(which, key, is_news).unwrap_or(true)
+    }
+
     pub fn retain(&self, is_there: impl Fn(Which, &Key) -> bool) {
         self.lock().retain(|(which, key), _| is_there(*which, key));
     }
@@ -96,9 +104,11 @@ impl Window {
             *self = Self { processed: vec![0.0; partitions.len()], ..Self::default() };
             self.partitions = partitions.to_vec();
         }
-        let before = self.looks.back().map(|look| look.at);
         for pod in &seen.pods {
-            self.count(pod, before);
+            self.count(pod, self.counted_at);
+        }
+        if seen.is_complete || !seen.pods.is_empty() {
+            self.counted_at = Some(now);
         }
         let is_there = |uid: &str| seen.pods.iter().any(|pod| pod.uid == uid);
         if seen.is_complete {
@@ -141,27 +151,54 @@ impl Window {
     }
 
     fn since(&self, oldest: Timestamp) -> impl DoubleEndedIterator<Item = &Look> {
-        self.looks.iter().filter(move |look| look.at >= oldest)
+        let begin = self.looks.partition_point(|look| look.at < oldest);
+        self.looks.range(begin..)
     }
 
-    /// The figures of each partition: means over the lookback, or for an object without pods what was seen last.
-    pub fn partitions(&self, oldest: Timestamp, is_asleep: bool) -> Vec<Partition> {
-        let of = |idx: usize, name: &Arc<str>| {
-            let known = || self.since(oldest).filter_map(|look| Some((look.at, look.waiting[idx]?)));
-            let last = known().next_back();
-            let figure = match is_asleep {
-                true => last.map(|(_, waiting)| waiting),
-                false => mean(known().map(|(_, waiting)| waiting)),
-            };
+    /// Whether a look shows what cannot wait for the pods to be asked too: messages for an object without pods, or a buffer that
+    /// is full and was not.
+    pub fn is_news(&self, seen: &Seen, is_asleep: bool, usable: i64) -> bool {
+        let total = |waiting: &Option<Waiting>| waiting.map_or(0, Waiting::total);
+        if is_asleep {
+            return seen.waiting.iter().any(|waiting| total(waiting) > 0);
+        }
+        let is_full = |waiting: &Option<Waiting>| total(waiting) >= usable.max(1);
+        let was_full = |idx: usize| {
+            let before = self.looks.back().and_then(|look| look.waiting.get(idx));
+            before.is_some_and(is_full)
+        };
+        seen.waiting.iter().enumerate().any(|(idx, waiting)| is_full(waiting) && !was_full(idx))
+    }
+
+    /// The figures of each partition. Of what waits there is the mean over the lookback, or what was seen last where that
+    /// `counts_at_once`.
+    pub fn partitions(&self, oldest: Timestamp, counts_at_once: impl Fn(Waiting) -> bool) -> Vec<Partition> {
+        let of = |(idx, name): (usize, &Arc<str>)| {
+            let (at, waiting) = self.waiting(oldest, idx, &counts_at_once).unzip();
             Partition {
                 name: name.clone(),
-                pending: figure.map(|waiting| waiting.pending),
-                ack_pending: figure.map_or(0, |waiting| waiting.ack_pending),
+                pending: waiting.map(|waiting| waiting.pending),
+                ack_pending: waiting.map_or(0, |waiting| waiting.ack_pending),
                 rate: self.rate(oldest, idx),
-                at: last.map(|(at, _)| at),
+                at,
             }
         };
-        self.partitions.iter().enumerate().map(|(idx, name)| of(idx, name)).collect()
+        self.partitions.iter().enumerate().map(of).collect()
+    }
+
+    /// With the time of the last look.
+    fn waiting(
+        &self,
+        oldest: Timestamp,
+        idx: usize,
+        counts_at_once: impl Fn(Waiting) -> bool,
+    ) -> Option<(Timestamp, Waiting)> {
+        let known = || self.since(oldest).filter_map(|look| Some((look.at, look.waiting[idx]?)));
+        let (at, last) = known().next_back()?;
+        if counts_at_once(last) {
+            return Some((at, last));
+        }
+        mean(known().map(|(_, waiting)| waiting)).map(|mean| (at, mean))
     }
 
     /// Messages a second between the first and the last look at which every pod answered.
@@ -174,13 +211,11 @@ impl Window {
 
     /// The buffers as those upstream see them.
     pub fn buffers(&self, oldest: Timestamp, usable: i64) -> Vec<Buffer> {
-        let partitions = self.partitions(oldest, false).into_iter();
-        let buffer = |partition: Partition| Buffer {
-            pending: partition.pending.map(|pending| pending.saturating_add(partition.ack_pending)),
-            usable,
-            at: partition.at,
+        let buffer = |idx: usize| {
+            let (at, waiting) = self.waiting(oldest, idx, |_| false).unzip();
+            Buffer { pending: waiting.map(Waiting::total), usable, at }
         };
-        partitions.map(buffer).collect()
+        (0..self.partitions.len()).map(buffer).collect()
     }
 
     /// Looks that tell all there is to learn from.

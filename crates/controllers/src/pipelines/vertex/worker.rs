@@ -89,6 +89,11 @@ impl Worker {
         }
     }
 
+    /// What it reads comes from buffers, and not from outside.
+    pub fn has_buffers(&self) -> bool {
+        matches!(self, Self::Vertex(vertex) if !vertex.spec.vertex.is_source())
+    }
+
     pub fn replicas(&self) -> i32 {
         match self {
             Self::Vertex(vertex) => vertex.spec.replicas(),

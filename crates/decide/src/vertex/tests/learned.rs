@@ -234,6 +234,29 @@ fn what_is_pending_and_not_processed_is_stuck() {
     );
 }
 
+/// It was scaled long ago, and its pods were ready only now: they get a lookback to begin.
+#[test]
+fn pods_that_start_slowly_are_not_stuck() {
+    check(
+        "UDF",
+        json!({}),
+        "
+        t=0s replicas=3 p=20000/0 scaled=-300 since=-10
+        t=109s replicas=3 p=20000/0 scaled=-300 since=-10
+        t=110s replicas=3 p=20000/0 scaled=-300 since=-10
+        t=120s replicas=3 p=20000/0 scaled=0 since=-300
+        t=130s replicas=3 ready=0 p=20000/0 scaled=-300
+        ",
+        expect![[r#"
+            t=0s replicas=3 p=20000/0 scaled=-300 since=-10 => 5 StepLimit: up by at most 2 at a time, so not yet 11
+            t=109s replicas=3 p=20000/0 scaled=-300 since=-10 => 5 StepLimit: up by at most 2 at a time, so not yet 11
+            t=110s replicas=3 p=20000/0 scaled=-300 since=-10 => 3 Stuck: 20000 pending, 3 ready, and nothing processed for 120 s
+            t=120s replicas=3 p=20000/0 scaled=0 since=-300 => 3 Stuck: 20000 pending, 3 ready, and nothing processed for 120 s
+            t=130s replicas=3 ready=0 p=20000/0 scaled=-300 => 3 NoneReady: no replica is ready
+        "#]],
+    );
+}
+
 #[test]
 fn every_cap_is_a_step() {
     let rows = "
