@@ -1,7 +1,7 @@
 //! The recommender of the Vertical Pod Autoscaler and ours learn from the same random histories and recommend the same.
 //!
 //! The other one is built from its pinned Go module (`tests/oracle`), which takes some minutes the first time.
-#![allow(clippy::unwrap_used)] // a test, though its helpers are not marked as such
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test, though its helpers are not marked as such
 
 use decide::recommender::{
     Bound, Buckets, ContainerRecommendation, Memory, Observed, Options, OutOfMemory, Recommendation, Rule,

@@ -59,11 +59,14 @@ pub struct Asked {
 pub struct Readings {
     known: Mutex<HashMap<Key, Known>>,
     /// Of targets that no cache has.
-    scales: Mutex<HashMap<Key, (TargetRef, Result<Scaled, Trouble>)>>,
+    scales: Mutex<HashMap<Key, LastScale>>,
     /// Those that nobody has asked about yet.
     new: Mutex<BTreeSet<Key>>,
     news: Notify,
 }
+
+/// What was asked for, and the answer.
+type LastScale = (TargetRef, Result<Scaled, Trouble>);
 
 #[derive(Clone, Default)]
 struct Known {
@@ -115,7 +118,7 @@ impl Readings {
         self.scales().remove(key);
     }
 
-    fn scales(&self) -> MutexGuard<'_, HashMap<Key, (TargetRef, Result<Scaled, Trouble>)>> {
+    fn scales(&self) -> MutexGuard<'_, HashMap<Key, LastScale>> {
         self.scales.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
