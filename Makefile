@@ -92,10 +92,11 @@ e2e: tools ## end to end, on the embedded API and on a real one
 faults: tools ## controllers under crashes, stale reads, lost events and errors
 	cargo test --locked --package faults
 
-tools: ## build the real Kubernetes, etcd, NATS and metrics-server for the tests (minutes, once), and fetch what tests read
+tools: ## build the real Kubernetes, etcd, NATS, metrics-server and VPA recommender for the tests (minutes, once), and fetch what tests read
 	tools/build kubernetes etcd nats metrics-server pynumaflow >/dev/null
 	cd tools/kubernetes && go mod download k8s.io/kubernetes k8s.io/apimachinery sigs.k8s.io/structured-merge-diff/v6
 	cd tools/prometheus && go mod download github.com/prometheus/prometheus
+	cd tools/vpa && go build -o /dev/null ../../tests/oracle/go/vpa/*.go
 
 bench: tools ## side by side with the peers; see bench/README.md
 	bench/run

@@ -189,7 +189,20 @@ impl Scope {
 
     /// The same, but a kind that the API does not serve is no reason to wait: then there are none.
     pub fn dynamic_if_served(&self, kind: &Kind, selection: Selection) -> Cached<DynamicObject> {
-        let cached = self.cached(kind.clone(), selection);
+        self.if_served(self.cached(kind.clone(), selection))
+    }
+
+    /// Objects of a type, if the API serves it.
+    pub fn cache_if_served<K>(&self, selection: Selection) -> Cached<K>
+    where
+        K: Resource<DynamicType = ()> + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        K::Scope: 'static,
+    {
+        self.if_served(self.cache(selection))
+    }
+
+    /// Of the cache that was opened last.
+    fn if_served<K>(&self, cached: Cached<K>) -> Cached<K> {
         if let Some(used) = self.used().last_mut() {
             used.is_optional = true;
         }

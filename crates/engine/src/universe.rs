@@ -93,6 +93,11 @@ impl Universe {
         self.served.borrow().clone()
     }
 
+    /// Somebody knows of a kind that was not there the last time.
+    pub fn look_soon(&self) {
+        self.look.notify_one();
+    }
+
     /// Looks for kinds, and watches them, until dropped.
     pub async fn run(self: Arc<Self>) {
         loop {

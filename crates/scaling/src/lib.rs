@@ -13,7 +13,7 @@
 //! and what happens when somebody else writes the count too ([`Writers`], [`Claims`]).
 //!
 //! Nothing else writes a scale or a size, and nothing is written without a decision in hand: [`rescale`],
-//! [`resize_template`] and [`resize_pod`] take one.
+//! [`resize_template`], [`resize_fields`] and [`resize_pod`] take one.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -35,6 +35,6 @@ pub use fixed::{Fixed, fixed};
 pub use history::{History, Object, Outcome, Record, Steps};
 pub use memory::{Memories, Remembered};
 pub use policy::{Look, Policy, Subject};
-pub use rescale::{acknowledge, rescale, resize_pod, resize_template};
+pub use rescale::{acknowledge, rescale, resize_fields, resize_pod, resize_template};
 pub use scaler::Scaler;
 pub use writers::{Autoscaler, OnConflict, Verdict, Wish, Write, Writers, judge};

@@ -40,6 +40,32 @@ pub fn resize_template<M, R: Rule<Value = hvpa::Plan>>(
     Some(Effect::StrategicPatch { target: target.clone(), subresource: None, body: json!({ "spec": spec }) })
 }
 
+/// The same for a workload that has the sizes of one container in fields of its own. `place` says where in its spec; what it
+/// is given is complete, as an amount that is left out may mean another one there.
+pub fn resize_fields<M, R: Rule<Value = hvpa::Plan>>(
+    target: &Target,
+    container: &str,
+    place: fn(Value) -> Value,
+    decision: &Decision<M, R>,
+) -> Option<Effect> {
+    let (current, desired) = (&decision.current, &decision.desired);
+    let is_it = |size: &&ContainerSize| size.name == container;
+    let (before, after) = (current.containers.iter().find(is_it), desired.containers.iter().find(is_it));
+    let Some(after) = after.filter(|_| before != after) else { return rescale(target, decision) };
+    let mut resources = Map::new();
+    for (name, sizes) in [("requests", &after.requests), ("limits", &after.limits)] {
+        let amounts = amounts(&Resources::default(), sizes);
+        if !amounts.is_empty() {
+            resources.insert(name.to_owned(), Value::Object(amounts));
+        }
+    }
+    let mut spec = place(Value::Object(resources));
+    if desired.replicas != current.replicas {
+        spec["replicas"] = json!(desired.replicas);
+    }
+    Some(Effect::patch(target.clone(), json!({ "spec": spec })))
+}
+
 /// What makes a pod that runs as large as was decided; nothing if it is. `found` are the sizes in its spec.
 pub fn resize_pod<M, R: Rule<Value = hvpa::Plan>>(
     pod: &Target,
@@ -125,8 +151,9 @@ mod tests {
             let shown = |effect: Option<Effect>| effect.map_or("-".to_owned(), |effect| effect.to_string());
             let found = [container("log", 50, 64, None), container("app", 500, 256, Some(1000))];
             all += &format!(
-                "{what}\n  {}\n  {}\n",
+                "{what}\n  {}\n  {}\n  {}\n",
                 shown(resize_template(&target, &decision)),
+                shown(resize_fields(&target, "app", |sizes| json!({ "sizes": sizes }), &decision)),
                 shown(resize_pod(&pod, &found, &decision))
             );
         }
@@ -134,14 +161,18 @@ mod tests {
             nothing
               -
               -
+              -
             count
+              patch Deployment shop/web/scale {"spec":{"replicas":3}}
               patch Deployment shop/web/scale {"spec":{"replicas":3}}
               -
             size
               patch Deployment shop/web {"spec":{"template":{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1500m"},"requests":{"cpu":"750m"}}}]}}}}
+              patch Deployment shop/web {"spec":{"sizes":{"limits":{"cpu":"1500m"},"requests":{"cpu":"750m","memory":"268435456"}}}}
               patch Pod shop/web-1/resize {"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1500m"},"requests":{"cpu":"750m"}}}]}}
             both
               patch Deployment shop/web {"spec":{"replicas":3,"template":{"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1500m"},"requests":{"cpu":"750m","memory":"536870912"}}}]}}}}
+              patch Deployment shop/web {"spec":{"replicas":3,"sizes":{"limits":{"cpu":"1500m"},"requests":{"cpu":"750m","memory":"536870912"}}}}
               patch Pod shop/web-1/resize {"spec":{"containers":[{"name":"app","resources":{"limits":{"cpu":"1500m"},"requests":{"cpu":"750m","memory":"536870912"}}}]}}
         "#]].assert_eq(&all);
     }

@@ -1,8 +1,11 @@
-//! Prometheus's own engine and HTTP handlers over data that a test hands in, built from the pinned Go module (`go/`).
-//! Building takes some minutes the first time; afterwards it comes from Go's cache.
+//! What others answer, asked over data that a test hands in: Prometheus's own engine and HTTP handlers, and the recommender
+//! of the Vertical Pod Autoscaler ([`vpa`]). Both are built from pinned Go modules (`go/`, `tools/`), which takes some
+//! minutes the first time; afterwards it comes from Go's cache.
 
 // a peer that cannot be asked fails the test that asks
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
+
+pub mod vpa;
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
@@ -23,7 +26,12 @@ pub fn ask(series: &[Series], asked: &[(String, Steps)]) -> Vec<Json> {
         .iter()
         .map(|(query, s)| json!({ "query": query, "start": s.start, "end": s.end, "step": s.step }))
         .collect();
-    let mut child = Command::new(binary()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    answer(binary(), &input)
+}
+
+/// What a program prints that reads `input`.
+fn answer(program: &Path, input: &Json) -> Vec<Json> {
+    let mut child = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.to_string().as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "the oracle failed");
@@ -74,26 +82,28 @@ fn described(series: &[Series]) -> Json {
 /// Built once, although several tests ask.
 fn binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
-    BINARY.get_or_init(build)
+    BINARY.get_or_init(|| build("prometheus"))
 }
 
-fn build() -> PathBuf {
+/// The program `go/TOOL`, from the modules of `tools/TOOL`.
+fn build(tool: &str) -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = std::env::current_exe().unwrap().parent().unwrap().join("oracle");
     std::fs::create_dir_all(&folder).unwrap();
-    let built = folder.join(format!("built-{}", std::process::id()));
+    let built = folder.join(format!("{tool}-{}", std::process::id()));
     let mut command = Command::new("go");
     command.args(["build", "-o"]).arg(&built);
-    for file in ["main.go", "bench.go", "serve.go"] {
-        command.arg(here.join("go").join(file));
-    }
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(here.join("go").join(tool)).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
     let status = command
-        .current_dir(here.join("../../tools/prometheus"))
+        .args(files)
+        .current_dir(here.join("../../tools").join(tool))
         .status()
-        .expect("Go builds Prometheus: install it, then run `go mod download` in tools/prometheus");
-    assert!(status.success(), "building Prometheus failed: run `go mod download` in tools/prometheus");
+        .unwrap_or_else(|error| panic!("Go builds {tool}: install it, then run `make tools` ({error})"));
+    assert!(status.success(), "building {tool} failed: run `make tools`");
     // Another test may run the program at this moment: it keeps its file, the name leads to the new one.
-    let binary = folder.join("oracle");
+    let binary = folder.join(tool);
     std::fs::rename(&built, &binary).unwrap();
     binary
 }

@@ -2,6 +2,7 @@
 //!
 //! What an API server can check by itself stands here as schema and CEL rules; the rest is for the controller.
 
+pub mod resources;
 mod source;
 mod status;
 
@@ -17,6 +18,9 @@ pub use status::{GitStatus, Status};
 
 /// Labels, annotations and variables of ours begin with it; a Function may not set such labels and annotations.
 pub const GROUP: &str = "serverless.kyma-project.io";
+
+/// The container of a Function's pods that runs its code.
+pub const CONTAINER: &str = "function";
 
 /// Variables that the runtime sets itself.
 pub const RESERVED_ENV: [&str; 8] = [

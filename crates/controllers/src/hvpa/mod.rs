@@ -9,6 +9,7 @@
 //!
 //! - `observe`: what a decision depends on, from the caches; who else scales the target
 //! - `workload`, `pods`: the target and its pods
+//! - `scale`: a target of a kind that is known only by its name
 //! - `horizontal`, `vertical`: recommendations in the terms of the decision
 //! - `readings`: asks the metrics APIs, runs our own HPA algorithm and recommender
 //! - `plan`: one decision and what is remembered of it, pure
@@ -25,6 +26,7 @@ mod plan;
 mod pods;
 mod policy;
 mod readings;
+mod scale;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -33,7 +35,7 @@ mod workload;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use api::hvpa::Hvpa;
+use api::hvpa::{Hvpa, TargetRef};
 use engine::{
     Cached, Engine, Fence, Key, Queue, Scope, Selection, Supervisor, Universe,
     kind::Kind,
@@ -52,7 +54,7 @@ use crate::{
 use observe::Caches;
 use policy::{Scaling, Shared};
 use readings::{Readings, Task};
-use workload::{Workloads, kind_of, place};
+use workload::{Workloads, function_of, place};
 
 pub const NAME: &str = "hvpa";
 /// The name under which the API notes which fields are ours, and who Events are said to come from.
@@ -77,6 +79,11 @@ pub const COMPONENT: Component = Component {
             &["list", "watch", "patch"],
         ),
         Rule::new("apps", &["deployments/scale", "statefulsets/scale", "replicasets/scale"], &["patch"]),
+        Rule::new(api::kyma::GROUP, &["functions"], &["list", "watch", "patch"]),
+        Rule::new(api::kyma::GROUP, &["functions/scale"], &["patch"]),
+        // instances of resource graphs, of the usual group
+        Rule::new(api::kro::GROUP, &["*"], &["get"]),
+        Rule::new(api::kro::GROUP, &["*/scale"], &["patch"]),
         Rule::new("", &["pods", "limitranges"], &["list", "watch"]),
         Rule::new("", &["pods/resize"], &["patch"]),
         Rule::new("", &["pods/eviction"], &["create"]),
@@ -180,12 +187,13 @@ pub async fn start(parts: &Parts, options: &Options) -> Scope {
     });
     let read = shared.clone();
     scope.keep("hvpa readings", move || {
-        let (task, all, one) = (task.clone(), read.clone(), read.clone());
+        let (task, all, target, one) = (task.clone(), read.clone(), read.clone(), read.clone());
         async move {
             // What is not there yet is not gone.
             all.caches.hvpas.synced().await;
             let keys = move || all.caches.hvpas.all().iter().map(|hvpa| Key::of(&hvpa.metadata)).collect();
-            task.run(keys, move |key| one.caches.ask(key)).await;
+            let to_read = move |key: &Key| target.caches.to_read(key);
+            task.run(keys, to_read, move |key| one.caches.ask(key, &one.readings)).await;
         }
     });
     let executor = engine.executor(MANAGER, fence.clone());
@@ -207,7 +215,7 @@ fn caches(scope: &Scope, namespace: Option<&str>) -> Caches {
     let by_target = hvpas.index("hvpa target", |hvpa| {
         let namespace = hvpa.metadata.namespace.as_deref().unwrap_or_default();
         let reference = &hvpa.spec.target_ref;
-        kind_of(reference).map(|kind| place(&kind.kind, namespace, &reference.name)).into_iter().collect()
+        vec![place(&reference.kind, namespace, &reference.name)]
     });
     let autoscalers: Cached<HorizontalPodAutoscaler> = scope.cache(all());
     Caches {
@@ -221,9 +229,9 @@ fn caches(scope: &Scope, namespace: Option<&str>) -> Caches {
             replica_sets: scope.cache(all()),
             daemon_sets: scope.cache(all()),
             pods: scope.cache(all()),
+            functions: scope.cache_if_served(all()),
         },
         limit_ranges: scope.cache(all()),
-        // The last: it is the one that need not be there.
         vpas: scope.dynamic_if_served(&vertical::VPA, all()),
     }
 }
@@ -254,9 +262,8 @@ fn listen(shared: &Arc<Shared>, queue: &Arc<Queue<Key>>) {
                 shared.readings.ask_soon(&key);
                 // Another one with the same target may have had to wait for this one.
                 let namespace = key.namespace.clone();
-                if let Some(kind) = kind_of(&hvpa.spec.target_ref) {
-                    shared.add_scaling(&own, &place(&kind.kind, &namespace, &hvpa.spec.target_ref.name));
-                }
+                let TargetRef { kind, name, .. } = &hvpa.spec.target_ref;
+                shared.add_scaling(&own, &place(kind, &namespace, name));
             }
             own.add(key);
         }
@@ -265,6 +272,15 @@ fn listen(shared: &Arc<Shared>, queue: &Arc<Queue<Key>>) {
     listen_to(&caches.workloads.stateful_sets, "StatefulSet", shared, queue);
     listen_to(&caches.workloads.replica_sets, "ReplicaSet", shared, queue);
     listen_to(&caches.workloads.daemon_sets, "DaemonSet", shared, queue);
+    listen_to(&caches.workloads.functions, "Function", shared, queue);
+    let (own, state) = (queue.clone(), Arc::downgrade(shared));
+    caches.workloads.deployments.listen(move |change| {
+        if let Some(shared) = state.upgrade()
+            && let Some(function) = change.either().and_then(|deployment| function_of(deployment))
+        {
+            shared.add_scaling(&own, &function);
+        }
+    });
     let (own, state) = (queue.clone(), Arc::downgrade(shared));
     caches.workloads.pods.listen(move |change| {
         if let Some(shared) = state.upgrade()

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use api::hvpa::{Hvpa, Resolved, UpdateMode};
+use api::hvpa::{Hvpa, Resolved, TargetRef, UpdateMode};
 use decide::{
-    hvpa::{HorizontalRecommendation, LimitRange as Bounds, VerticalRecommendation},
+    hvpa::{HorizontalRecommendation, LimitRange as Bounds, Mode, VerticalRecommendation},
     recommender::amount::{Resource, Resources},
 };
 use engine::{
     Cached, IndexId, Key,
-    kind::Kind,
+    kind::group_of,
     object::{being_deleted, by_age, name, uid},
 };
 use k8s_openapi::api::{
@@ -24,7 +24,7 @@ use super::{
     pods::amounts,
     readings::{Asked, Readings},
     vertical,
-    workload::{Workload, Workloads, kind_of, place, supported},
+    workload::{SizesIn, Workload, Workloads, kind_of, known, place, supported},
 };
 use crate::autoscaled::target_of;
 
@@ -37,6 +37,14 @@ pub struct Caches {
     pub autoscaler_targets: IndexId,
     pub vpas: Cached<DynamicObject>,
     pub limit_ranges: Cached<LimitRange>,
+}
+
+/// What there is to see of an Hvpa.
+pub enum Sight {
+    Gone,
+    /// Its target has yet to be read.
+    NotYet,
+    Seen(Box<Seen>),
 }
 
 /// One Hvpa with all that matters to it.
@@ -77,7 +85,7 @@ pub enum Vertical {
 }
 
 impl Trouble {
-    fn new(reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self { reason, message: message.into() }
     }
 }
@@ -99,9 +107,9 @@ impl Seen {
 }
 
 impl Caches {
-    pub fn see(&self, key: &Key, readings: &Readings) -> Option<Seen> {
-        let hvpa = self.hvpas.get(key).filter(|hvpa| !being_deleted(&hvpa.metadata))?;
-        let (workload, resolved) = self.resolve(key, &hvpa);
+    pub fn see(&self, key: &Key, readings: &Readings) -> Sight {
+        let Some(hvpa) = self.present(key) else { return Sight::Gone };
+        let Some((workload, resolved)) = self.resolve(key, &hvpa, readings) else { return Sight::NotYet };
         let (mut horizontal, mut vertical) = (Horizontal::Nobody, Vertical::Nobody);
         if let (Some(workload), Ok(resolved)) = (&workload, &resolved) {
             horizontal = self.horizontal(key, workload, resolved);
@@ -116,40 +124,78 @@ impl Caches {
                 *answer = reading.vertical;
             }
         }
-        Some(Seen { hvpa, workload, resolved, horizontal, vertical })
+        Sight::Seen(Box::new(Seen { hvpa, workload, resolved, horizontal, vertical }))
     }
 
-    fn resolve(&self, key: &Key, hvpa: &Hvpa) -> (Option<Workload>, Result<Resolved, Trouble>) {
+    fn present(&self, key: &Key) -> Option<Arc<Hvpa>> {
+        self.hvpas.get(key).filter(|hvpa| !being_deleted(&hvpa.metadata))
+    }
+
+    /// What an Hvpa scales, if that has to be asked for.
+    pub fn to_read(&self, key: &Key) -> Option<TargetRef> {
+        let reference = &self.present(key)?.spec.target_ref;
+        (kind_of(reference).is_none() && reference.api_version.is_some()).then(|| reference.clone())
+    }
+
+    /// Nothing while the target has yet to be read.
+    fn resolve(
+        &self,
+        key: &Key,
+        hvpa: &Hvpa,
+        readings: &Readings,
+    ) -> Option<(Option<Workload>, Result<Resolved, Trouble>)> {
         let mut resolved = match hvpa.spec.resolve() {
             Ok(resolved) => resolved,
-            Err(error) => return (None, Err(Trouble::new("InvalidSpec", format!("spec.{error}")))),
+            Err(error) => return Some((None, Err(Trouble::new("InvalidSpec", format!("spec.{error}"))))),
         };
-        let reference = &hvpa.spec.target_ref;
-        let Some(kind) = kind_of(reference) else {
-            let message = format!("a {} cannot be scaled: choose of {}", reference.kind, supported());
-            return (None, Err(Trouble::new("UnsupportedTarget", message)));
+        let workload = match self.target(key, &hvpa.spec.target_ref, readings)? {
+            Ok(workload) => workload,
+            Err(trouble) => return Some((None, Err(trouble))),
         };
-        let Some(workload) = self.workloads.get(kind, &Key::new(&key.namespace, &reference.name)) else {
-            let message = format!("there is no {} {}", kind.kind, reference.name);
-            return (None, Err(Trouble::new("TargetNotFound", message)));
-        };
-        if let Some(message) = self.conflict(key, hvpa, kind, &workload) {
-            return (Some(workload), Err(Trouble::new("TargetConflict", message)));
+        if let Some(message) = self.conflict(key, hvpa, &workload) {
+            return Some((Some(workload), Err(Trouble::new("TargetConflict", message))));
         }
         resolved.spec.vertical.limit_range = self.bounds(&key.namespace);
-        resolved.spec.horizontal.deployed &= workload.has_scale;
-        (Some(workload), Ok(resolved))
+        fit(&mut resolved, &workload);
+        Some((Some(workload), Ok(resolved)))
+    }
+
+    fn target(
+        &self,
+        key: &Key,
+        reference: &TargetRef,
+        readings: &Readings,
+    ) -> Option<Result<Workload, Trouble>> {
+        let TargetRef { api_version, kind, name } = reference;
+        if let Some(known) = kind_of(reference) {
+            let missing = || Trouble::new("TargetNotFound", format!("there is no {kind} {name}"));
+            return Some(self.workloads.get(known, &Key::new(&key.namespace, name)).ok_or_else(missing));
+        }
+        if api_version.is_none() {
+            let message = format!("which {kind} is meant? Give its apiVersion, or choose of {}", supported());
+            return Some(Err(Trouble::new("UnsupportedTarget", message)));
+        }
+        let scaled = readings.scale(key, reference)?;
+        Some(scaled.map(|scaled| self.workloads.with_scale(&scaled)))
     }
 
     /// Who else scales the same pods. Nothing is written while two would undo each other's work.
-    fn conflict(&self, key: &Key, hvpa: &Hvpa, kind: &Kind, workload: &Workload) -> Option<String> {
+    fn conflict(&self, key: &Key, hvpa: &Hvpa, workload: &Workload) -> Option<String> {
+        let kind = &workload.target.kind;
         let target = format!("{} {}", kind.kind, workload.target.name);
         let at = place(&kind.kind, &key.namespace, &workload.target.name);
         let mut others = self.hvpas.by_index(self.by_target, &at);
-        others.retain(|other| !being_deleted(&other.metadata));
+        let means_it = |reference: &TargetRef| {
+            let group = reference.api_version.as_deref().map(group_of);
+            group.is_none_or(|group| group == kind.group)
+        };
+        others.retain(|other| !being_deleted(&other.metadata) && means_it(&other.spec.target_ref));
         others.sort_by(|a, b| by_age(&a.metadata, &b.metadata));
         if let Some(first) = others.first().filter(|first| uid(&first.metadata) != uid(&hvpa.metadata)) {
             return Some(format!("{target} is scaled by Hvpa {} already", name(&first.metadata)));
+        }
+        if let Some(why) = workload.own_scaling {
+            return Some(format!("{target}: {why}"));
         }
         let target_key = Key::new(&key.namespace, &workload.target.name);
         let direct = self.autoscalers.by_index(self.autoscaler_targets, &target_of(kind, &target_key));
@@ -160,7 +206,10 @@ impl Caches {
                 key.name
             ));
         }
-        let acts = |vpa: &&Arc<DynamicObject>| vertical::acts_on(vpa, &workload.target);
+        let acts = |vpa: &&Arc<DynamicObject>| {
+            let mut workloads = std::iter::once(&workload.target).chain(&workload.made);
+            workloads.any(|one| vertical::acts_on(vpa, one))
+        };
         if let Some(vpa) = self.vpas.in_namespace(&key.namespace).iter().find(acts) {
             return Some(format!(
                 "VerticalPodAutoscaler {} changes the pods of {target} itself: set its updateMode to Off",
@@ -168,7 +217,12 @@ impl Caches {
             ));
         }
         if let Some(manager) = &workload.manager {
-            return Some(format!("{target} belongs to {manager}, which would undo every change of it"));
+            let owner = format!("{} {}", manager.kind, manager.name);
+            let is_known = known(Some(&manager.api_version), &manager.kind).is_some();
+            let instead = if is_known { format!(": let the Hvpa scale {owner}") } else { String::new() };
+            return Some(format!(
+                "{target} belongs to {owner}, which would undo every change of it{instead}"
+            ));
         }
         workload
             .is_on_demand
@@ -219,9 +273,9 @@ impl Caches {
     }
 
     /// What to ask the metrics APIs about an Hvpa.
-    pub fn ask(&self, key: &Key) -> Option<Asked> {
-        let hvpa = self.hvpas.get(key).filter(|hvpa| !being_deleted(&hvpa.metadata))?;
-        let (workload, resolved) = self.resolve(key, &hvpa);
+    pub fn ask(&self, key: &Key, readings: &Readings) -> Option<Asked> {
+        let hvpa = self.present(key)?;
+        let (workload, resolved) = self.resolve(key, &hvpa, readings)?;
         let (workload, resolved) = (workload?, resolved.ok()?);
         let horizontal = matches!(self.horizontal(key, &workload, &resolved), Horizontal::Metrics(_));
         let vertical = matches!(self.vertical(&hvpa, &resolved), Vertical::Embedded(_));
@@ -239,6 +293,17 @@ impl Caches {
             horizontal: horizontal.then(|| autoscaler_spec(&hvpa, &resolved)).flatten(),
             vertical: vertical.then(|| vertical::recommender(&resolved.spec)),
         })
+    }
+}
+
+/// What of an Hvpa's wishes its target can fulfil.
+pub fn fit(resolved: &mut Resolved, workload: &Workload) {
+    narrow(&mut resolved.spec.vertical.limit_range.min, &workload.least, u64::max);
+    resolved.spec.horizontal.deployed &= workload.has_scale;
+    if workload.sizes_in == SizesIn::Nowhere {
+        // Replicas carry all of it, whatever share of it a mode would have left to sizes.
+        resolved.has_vertical = false;
+        resolved.spec.mode = Mode::HpaBiased;
     }
 }
 

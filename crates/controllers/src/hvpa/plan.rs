@@ -23,7 +23,7 @@ use super::{
     observe::{Horizontal, Seen, Vertical},
     pods::{has_sizes, kills, pod_sizes},
     vertical,
-    workload::Workload,
+    workload::{SizesIn, Workload, function_resources},
 };
 
 pub type Decision = decide::Decision<Memory, Rule>;
@@ -149,10 +149,13 @@ fn prepare(
 
 /// The write of a change: count and sizes at once where the template carries them.
 pub fn write(target: &Target, seen: &Seen, decision: &Decision) -> Vec<Effect> {
-    let has_scale = seen.workload.as_ref().is_some_and(|workload| workload.has_scale);
-    let effect = match seen.hvpa.spec.update_mode {
-        UpdateMode::Template => scaling::resize_template(target, decision),
-        _ => scaling::rescale(target, decision).filter(|_| has_scale),
+    let Some(workload) = &seen.workload else { return Vec::new() };
+    let effect = match (seen.hvpa.spec.update_mode, workload.sizes_in) {
+        (UpdateMode::Template, SizesIn::Template) => scaling::resize_template(target, decision),
+        (UpdateMode::Template, SizesIn::FunctionResources) => {
+            scaling::resize_fields(target, api::kyma::CONTAINER, function_resources, decision)
+        }
+        _ => scaling::rescale(target, decision).filter(|_| workload.has_scale),
     };
     effect.into_iter().collect()
 }

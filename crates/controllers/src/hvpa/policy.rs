@@ -20,10 +20,11 @@ use super::{
     apply::Refused,
     hvpa_kind,
     memory::Memory,
-    observe::{Caches, Seen},
+    observe::{Caches, Seen, Sight},
     plan::{self, Decision},
     readings::Readings,
     status::{self, Facts},
+    workload::kind_of,
 };
 
 /// A pod that the API refused to resize is tried again after this.
@@ -105,7 +106,11 @@ impl Policy for Scaling {
     }
 
     fn look(&self, key: &Key, _: Timestamp) -> Look<(), Seen> {
-        let Some(seen) = self.0.caches.see(key, &self.0.readings) else { return Look::Gone };
+        let seen = match self.0.caches.see(key, &self.0.readings) {
+            Sight::Gone => return Look::Gone,
+            Sight::NotYet => return Look::NotYet,
+            Sight::Seen(seen) => *seen,
+        };
         let (controls, problems) = Controls::read(|name| annotation(&seen.hvpa.metadata, name));
         for (annotation, message) in problems {
             tracing::warn!(hvpa = %key, annotation, message, "an annotation cannot be used");
@@ -165,6 +170,11 @@ impl Policy for Scaling {
     }
 
     fn write(&self, subject: &Subject<(), Seen>, decision: &Decision) -> Vec<Effect> {
+        let hvpa = &subject.observed.hvpa;
+        if kind_of(&hvpa.spec.target_ref).is_none() {
+            // No cache will show it: whatever is decided next is decided about what is read after this write.
+            self.0.readings.forget_scale(&Key::of(&hvpa.metadata));
+        }
         plan::write(&subject.target, &subject.observed, decision)
     }
 
@@ -196,6 +206,7 @@ impl Policy for Scaling {
         let is_of_target = |failure: &Failure| failure.kind != kind::POD && failure.kind != hvpa_kind();
         if failure.is_some_and(|failure| failure.conflict && is_of_target(failure)) {
             self.0.outdated().insert(key.clone());
+            self.0.readings.forget_scale(key);
         }
         let mut failures = self.0.failures();
         let known = failures.remove(key);

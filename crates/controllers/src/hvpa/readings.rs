@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use api::hvpa::TargetRef;
 use decide::{
     hpa,
     hvpa::{ContainerSize, HorizontalRecommendation, VerticalRecommendation},
@@ -19,7 +20,12 @@ use scaling::{Memories, Remembered};
 use tokio::{sync::Notify, time::timeout};
 use workloads::{Advisor, Question};
 
-use super::{horizontal, vertical};
+use super::{
+    horizontal,
+    observe::Trouble,
+    scale::{self, Scaled},
+    vertical,
+};
 
 /// For all answers about one Hvpa.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -52,10 +58,15 @@ pub struct Asked {
 #[derive(Default)]
 pub struct Readings {
     known: Mutex<HashMap<Key, Known>>,
+    /// Of targets that no cache has.
+    scales: Mutex<HashMap<Key, LastScale>>,
     /// Those that nobody has asked about yet.
     new: Mutex<BTreeSet<Key>>,
     news: Notify,
 }
+
+/// What was asked for, and the answer.
+type LastScale = (TargetRef, Result<Scaled, Trouble>);
 
 #[derive(Clone, Default)]
 struct Known {
@@ -92,6 +103,25 @@ impl Readings {
         self.news.notify_one();
     }
 
+    /// What an Hvpa scales, as it was last read. Nothing if it has yet to be.
+    pub fn scale(&self, key: &Key, reference: &TargetRef) -> Option<Result<Scaled, Trouble>> {
+        let known =
+            self.scales().get(key).filter(|(of, _)| of == reference).map(|(_, answer)| answer.clone());
+        if known.is_none() {
+            self.ask_soon(key);
+        }
+        known
+    }
+
+    /// It is about to be changed, or was found to be out of date.
+    pub fn forget_scale(&self, key: &Key) {
+        self.scales().remove(key);
+    }
+
+    fn scales(&self) -> MutexGuard<'_, HashMap<Key, LastScale>> {
+        self.scales.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -103,10 +133,11 @@ impl Readings {
 }
 
 impl Task {
-    /// `all` are the Hvpas there are, `ask` is what to ask for one of them.
+    /// `all` are the Hvpas there are, `to_read` the target of one if it has to be asked for, `ask` what else to ask for it.
     pub async fn run(
         self: Arc<Self>,
         all: impl Fn() -> Vec<Key> + Send + Sync,
+        to_read: impl Fn(&Key) -> Option<TargetRef> + Send + Sync,
         ask: impl Fn(&Key) -> Option<Asked> + Send + Sync,
     ) {
         let mut ticks = tokio::time::interval(self.every);
@@ -116,20 +147,36 @@ impl Task {
                 _ = ticks.tick() => all(),
                 () = self.readings.news.notified() => self.readings.take_new(),
             };
-            let asked = keys.into_iter().map(|key| {
-                let asked = ask(&key);
-                (key, asked)
-            });
-            let task = &self;
-            stream::iter(asked)
-                .for_each_concurrent(AT_ONCE, |(key, asked)| async move {
-                    match asked {
+            let (task, to_read, ask) = (&self, &to_read, &ask);
+            stream::iter(keys)
+                .for_each_concurrent(AT_ONCE, |key| async move {
+                    if let Some(reference) = to_read(&key) {
+                        task.read_scale(&key, reference).await;
+                    }
+                    match ask(&key) {
                         Some(asked) => task.read(key, asked).await,
                         None => drop(task.readings.known().remove(&key)),
                     }
                 })
                 .await;
             self.forget_gone(&all()).await;
+        }
+    }
+
+    async fn read_scale(&self, key: &Key, reference: TargetRef) {
+        let known = self.readings.scales().get(key).filter(|(of, _)| *of == reference).cloned();
+        let known = known.map(|(_, answer)| answer);
+        let last = known.as_ref().and_then(|known| known.as_ref().ok());
+        let Advisor { client, kinds, .. } = &self.advisor;
+        let answer = timeout(PATIENCE, scale::read(client, kinds, &key.namespace, &reference, last)).await;
+        let answer = answer.unwrap_or_else(|_| {
+            let late = format!("no answer within {} s", PATIENCE.as_secs());
+            last.cloned().ok_or(Trouble::new("TargetUnreadable", late))
+        });
+        let is_news = known.as_ref() != Some(&answer);
+        self.readings.scales().insert(key.clone(), (reference, answer));
+        if is_news {
+            self.queue.add(key.clone());
         }
     }
 
@@ -210,5 +257,6 @@ impl Task {
             self.histories.forget(&key).await;
         }
         self.readings.known().retain(|key, _| all.contains(key));
+        self.readings.scales().retain(|key, _| all.contains(key));
     }
 }

@@ -22,6 +22,7 @@ use super::{
     hvpa_kind,
     memory::Memory,
     observe::{Horizontal, Seen, Vertical},
+    workload::SizesIn,
 };
 
 const READY: &str = "Ready";
@@ -190,7 +191,17 @@ fn conditions(facts: &Facts<'_>, stored: Vec<Condition>, now: Timestamp) -> Vec<
             ("VerticalPodAutoscaler", format!("VerticalPodAutoscaler {name} recommends"))
         }
         Vertical::Embedded(_) => ("EmbeddedRecommender", "sizes are learnt from metrics.k8s.io".to_owned()),
-        Vertical::Nobody => ("NotAsked", "vpa.deploy is off, or there is no vpa".to_owned()),
+        Vertical::Nobody => match seen.workload.as_ref().filter(|one| one.sizes_in == SizesIn::Nowhere) {
+            Some(workload) => {
+                let kind = &workload.target.kind.kind;
+                let message = format!(
+                    "a {kind} says how many there are, not how large: only replicas change. To change sizes too, \
+                     let the Hvpa scale the workload that the {kind} makes"
+                );
+                ("NotPossible", message)
+            }
+            None => ("NotAsked", "vpa.deploy is off, or there is no vpa".to_owned()),
+        },
     };
     match (&seen.vertical, unusable(Axis::Vertical)) {
         (Vertical::Nobody, _) => set(VERTICAL, false, reason, who),

@@ -1,3 +1,5 @@
+mod targets;
+
 use std::sync::Arc;
 
 use api::hvpa::Hvpa;

@@ -2,8 +2,15 @@
 
 use std::sync::Arc;
 
-use api::hvpa::TargetRef;
-use decide::hvpa::ContainerSize;
+use api::{
+    hvpa::TargetRef,
+    kyma::{self, Function, resources},
+};
+use decide::{
+    hvpa::ContainerSize,
+    quantity::Quantity,
+    recommender::amount::{Resource, Resources},
+};
 use engine::{
     Cached, Key,
     effect::Target,
@@ -14,22 +21,26 @@ use engine::{
 use k8s_openapi::{
     api::{
         apps::v1::{DaemonSet, Deployment, ReplicaSet, StatefulSet},
-        core::v1::{Pod, PodTemplateSpec},
+        core::v1::{Container, Pod, PodTemplateSpec},
     },
-    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta},
+    apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference},
 };
-use kube::core::Selector;
+use kube::core::{Selector, SelectorExt};
+use serde_json::{Value, json};
+use workloads::parse_selector;
 
-use super::pods::sizes;
+use super::{pods::sizes, scale::Scaled};
 
 pub const DAEMON_SET: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
-static SUPPORTED: [Kind; 4] = [kind::DEPLOYMENT, kind::STATEFUL_SET, kind::REPLICA_SET, DAEMON_SET];
+pub const FUNCTION: Kind = Kind::namespaced(kyma::GROUP, "v1alpha2", "Function", "functions");
+static KNOWN: [Kind; 5] = [kind::DEPLOYMENT, kind::STATEFUL_SET, kind::REPLICA_SET, DAEMON_SET, FUNCTION];
 
 pub struct Workloads {
     pub deployments: Cached<Deployment>,
     pub stateful_sets: Cached<StatefulSet>,
     pub replica_sets: Cached<ReplicaSet>,
     pub daemon_sets: Cached<DaemonSet>,
+    pub functions: Cached<Function>,
     pub pods: Cached<Pod>,
 }
 
@@ -43,24 +54,50 @@ pub struct Workload {
     pub has_scale: bool,
     /// As the template has them.
     pub sizes: Vec<ContainerSize>,
+    pub sizes_in: SizesIn,
+    /// What its own controller refuses to go below.
+    pub least: Resources,
     /// As a scale's status has it; empty if it cannot be understood.
     pub selector: String,
     /// A new template is being rolled out, or has yet to be looked at.
     pub is_rolling: bool,
-    /// Who manages it, and would undo what others write: `Function fib`.
-    pub manager: Option<String>,
+    /// Who manages it, and would undo what others write.
+    pub manager: Option<OwnerReference>,
+    /// What it says itself about who scales it, in words.
+    pub own_scaling: Option<&'static str>,
+    /// The workload that it makes and that has its pods.
+    pub made: Option<Target>,
     pub is_on_demand: bool,
     pub pods: Vec<Arc<Pod>>,
 }
 
-/// The kind that is meant, if it is one that can be scaled.
+/// Where sizes are written that are to outlive the pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizesIn {
+    Template,
+    /// Of a Function, whose controller writes the template.
+    FunctionResources,
+    /// It says how many there are, and not how large.
+    Nowhere,
+}
+
+/// The kind that is meant, if it is one whose objects are understood; all that is known of others is their scale.
 pub fn kind_of(reference: &TargetRef) -> Option<&'static Kind> {
-    let group = reference.api_version.as_deref().map(group_of);
-    SUPPORTED.iter().find(|kind| kind.kind == reference.kind && group.is_none_or(|group| group == kind.group))
+    known(reference.api_version.as_deref(), &reference.kind)
+}
+
+pub fn known(api_version: Option<&str>, name: &str) -> Option<&'static Kind> {
+    let group = api_version.map(group_of);
+    KNOWN.iter().find(|kind| kind.kind == name && group.is_none_or(|group| group == kind.group))
 }
 
 pub fn supported() -> String {
-    SUPPORTED.each_ref().map(|kind| kind.kind.to_string()).join(", ")
+    KNOWN.each_ref().map(|kind| kind.kind.to_string()).join(", ")
+}
+
+/// Where a Function has the sizes of its pods. A profile beside them would win.
+pub fn function_resources(sizes: Value) -> Value {
+    json!({ "resourceConfiguration": { "function": { "profile": null, "resources": sizes } } })
 }
 
 /// The index value of a workload.
@@ -96,11 +133,29 @@ impl Workloads {
                 let found = self.replica_sets.get(key)?;
                 Workload::replica_set(&found, self.pods.controlled_by(uid(&found.metadata)))
             }
+            "Function" => {
+                let found = self.functions.get(key)?;
+                let made = self.deployments.controlled_by(uid(&found.metadata));
+                let made = made.first().map(|made| Key::of(&made.metadata));
+                let made = made.and_then(|made| self.get(&kind::DEPLOYMENT, &made));
+                Some(Workload::function(&found, made))
+            }
             _ => {
                 let found = self.daemon_sets.get(key)?;
                 Workload::daemon_set(&found, self.pods.controlled_by(uid(&found.metadata)))
             }
         }
+    }
+
+    /// One of which only the scale is known.
+    pub fn with_scale(&self, scaled: &Scaled) -> Workload {
+        let namespace = scaled.meta.namespace.as_deref().unwrap_or_default();
+        let selector = parse_selector(&scaled.selector).ok().filter(|_| !scaled.selector.is_empty());
+        let selects = |pod: &Arc<Pod>| {
+            let labels = pod.metadata.labels.as_ref();
+            selector.as_ref().is_some_and(|selector| labels.is_some_and(|labels| selector.matches(labels)))
+        };
+        Workload::scaled(scaled, self.pods.in_namespace(namespace).into_iter().filter(selects).collect())
     }
 
     /// The workload that a pod belongs to, by kind and name.
@@ -111,10 +166,19 @@ impl Workloads {
             && let Some(set) = self.replica_sets.get(&Key::new(namespace, &owner.name))
             && let Some(above) = controller_of(&set.metadata)
         {
-            return Some(place(&above.kind, namespace, &above.name));
+            let deployment = self.deployments.get(&Key::new(namespace, &above.name));
+            let function = deployment.and_then(|deployment| function_of(&deployment));
+            return Some(function.unwrap_or_else(|| place(&above.kind, namespace, &above.name)));
         }
         Some(place(&owner.kind, namespace, &owner.name))
     }
+}
+
+/// The Function that made it, if one did.
+pub fn function_of(deployment: &Deployment) -> Option<String> {
+    let owner = controller_of(&deployment.metadata).filter(|owner| owner.kind == FUNCTION.kind)?;
+    let namespace = deployment.metadata.namespace.as_deref().unwrap_or_default();
+    Some(place(&owner.kind, namespace, &owner.name))
 }
 
 impl Workload {
@@ -189,6 +253,66 @@ impl Workload {
         }))
     }
 
+    /// `made` is the Deployment that its controller has made of it. The Function is the truth: what the Deployment has yet to
+    /// take over is on its way.
+    pub fn function(found: &Function, made: Option<Workload>) -> Self {
+        let (spec, status) = (&found.spec, found.status.clone().unwrap_or_default());
+        let container = Container {
+            name: kyma::CONTAINER.to_owned(),
+            resources: Some(resources::of(spec).requirements),
+            ..Container::default()
+        };
+        let sizes = sizes(&[container]);
+        let is_taken_over = made.as_ref().is_some_and(|made| {
+            !made.is_rolling
+                && made.replicas == spec.replicas()
+                && sizes.iter().all(|size| made.sizes.contains(size))
+        });
+        let mut least = Resources::default();
+        for (name, amount) in resources::LEAST {
+            let resource = Resource::ALL.into_iter().find(|resource| resource.name() == name);
+            if let (Some(resource), Ok(amount)) = (resource, amount.parse::<Quantity>()) {
+                least.set(resource, Some(resource.amount_of(amount)));
+            }
+        }
+        Self {
+            sizes,
+            sizes_in: SizesIn::FunctionResources,
+            least,
+            selector: status.pod_selector.unwrap_or_default(),
+            own_scaling: spec.scale_config.map(|_| "spec.scaleConfig sets its replicas: remove it"),
+            made: made.as_ref().map(|made| made.target.clone()),
+            ..Self::new(Facts {
+                kind: &FUNCTION,
+                meta: &found.metadata,
+                replicas: spec.replicas(),
+                status_replicas: status.replicas.unwrap_or(0),
+                template: None,
+                selector: None,
+                is_rolling: is_unseen(&found.metadata, status.observed_generation) || !is_taken_over,
+                pods: made.map(|made| made.pods).unwrap_or_default(),
+            })
+        }
+    }
+
+    pub fn scaled(scaled: &Scaled, pods: Vec<Arc<Pod>>) -> Self {
+        Self {
+            sizes_in: SizesIn::Nowhere,
+            selector: scaled.selector.clone(),
+            manager: scaled.owner.clone(),
+            ..Self::new(Facts {
+                kind: &scaled.kind,
+                meta: &scaled.meta,
+                replicas: scaled.replicas,
+                status_replicas: scaled.status_replicas,
+                template: None,
+                selector: None,
+                is_rolling: false,
+                pods,
+            })
+        }
+    }
+
     fn new(facts: Facts<'_>) -> Self {
         let Facts { kind, meta, replicas, status_replicas, template, selector, is_rolling, mut pods } = facts;
         pods.retain(|pod| active(pod));
@@ -203,7 +327,11 @@ impl Workload {
             sizes: sizes(containers.unwrap_or_default()),
             selector: selector.map(|selector| selector.to_string()).unwrap_or_default(),
             is_rolling,
-            manager: controller_of(meta).map(|owner| format!("{} {}", owner.kind, owner.name)),
+            sizes_in: SizesIn::Template,
+            least: Resources::default(),
+            manager: controller_of(meta).cloned(),
+            own_scaling: None,
+            made: None,
             is_on_demand: annotations.is_some_and(|all| all.keys().any(|name| name.starts_with(ON_DEMAND))),
             pods,
         }

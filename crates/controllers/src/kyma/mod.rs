@@ -13,7 +13,6 @@
 mod children;
 mod git;
 mod plan;
-mod resources;
 mod runtimes;
 pub(crate) mod status;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What a Function's status says, from what is there. True at every turn, and written only when it changed.
 
-use api::kyma::{Function, GitStatus, Status};
+use api::kyma::{Function, GitStatus, Status, resources};
 use engine::{Failure, kind};
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -12,7 +12,6 @@ use crate::condition::{ConditionState, condition};
 
 use super::{
     children::{child_name, deployment::image, selector_text},
-    resources,
     runtimes::Runtime,
 };
 

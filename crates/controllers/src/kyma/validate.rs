@@ -1,12 +1,9 @@
 //! What an API server's schema cannot say about a Function, and what it says only where the CRD is ours.
 
-use api::kyma::{Function, GROUP, GitRepository, RESERVED_ENV, Spec};
+use api::kyma::{Function, GROUP, GitRepository, RESERVED_ENV, Spec, resources};
 use engine::object::name;
 
-use super::{
-    resources,
-    runtimes::{self, Runtime},
-};
+use super::runtimes::{self, Runtime};
 
 /// A Function that cannot be run as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,6 +13,11 @@ use tokio::{process::Command, sync::OnceCell};
 
 /// A namespace on a cluster in which the Function controller runs.
 pub(super) async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
+    run(cluster).await?;
+    Place::new(cluster, name).await
+}
+
+pub(super) async fn run(cluster: &Cluster) -> Result<()> {
     static EMBEDDED: OnceCell<()> = OnceCell::const_new();
     static REAL: OnceCell<()> = OnceCell::const_new();
     let cell = if cluster.flavor == Flavor::Embedded { &EMBEDDED } else { &REAL };
@@ -31,7 +36,7 @@ pub(super) async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<
         anyhow::Ok(())
     })
     .await?;
-    Place::new(cluster, name).await
+    Ok(())
 }
 
 const NODE_JS: &str = "

@@ -11,6 +11,11 @@ use tokio::sync::OnceCell;
 
 /// A namespace on a cluster in which the controllers of graphs run.
 async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
+    run(cluster).await?;
+    Place::new(cluster, name).await
+}
+
+pub(super) async fn run(cluster: &Cluster) -> Result<()> {
     static EMBEDDED: OnceCell<()> = OnceCell::const_new();
     static REAL: OnceCell<()> = OnceCell::const_new();
     let cell = if cluster.flavor == Flavor::Embedded { &EMBEDDED } else { &REAL };
@@ -20,7 +25,7 @@ async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
         anyhow::Ok(())
     })
     .await?;
-    Place::new(cluster, name).await
+    Ok(())
 }
 
 /// An application of three resources with a scale, as a kind of this name, and a Set of it.

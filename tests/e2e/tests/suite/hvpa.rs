@@ -14,7 +14,7 @@ const SYNC_PERIOD: Duration = Duration::from_secs(1);
 const RESTING_LOOKS: u32 = 8;
 
 /// A namespace on a cluster in which the controller of Hvpas runs.
-async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
+pub(super) async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
     static EMBEDDED: OnceCell<()> = OnceCell::const_new();
     static REAL: OnceCell<()> = OnceCell::const_new();
     let cell = if cluster.flavor == Flavor::Embedded { &EMBEDDED } else { &REAL };
@@ -33,7 +33,7 @@ async fn place<'a>(cluster: &'a Cluster, name: &str) -> Result<Place<'a>> {
 
 /// Uses a twentieth of a core, however busy the machine is: what it missed it makes up for. Even half of that is more
 /// than the largest pods may request, so the count and the size come to rest at their bounds.
-const STEADY: &str = "
+pub(super) const STEADY: &str = "
 import time
 begun = time.monotonic()
 while True:
@@ -42,9 +42,9 @@ while True:
 ";
 
 /// What the template requests, and what pods end with.
-const SMALL: &str = "2m";
-const LARGE: &str = "10m";
-const MOST: usize = 3;
+pub(super) const SMALL: &str = "2m";
+pub(super) const LARGE: &str = "10m";
+pub(super) const MOST: usize = 3;
 
 fn busy() -> String {
     json!({
@@ -63,7 +63,7 @@ fn busy() -> String {
     .to_string()
 }
 
-fn hvpa(spec: Value) -> String {
+pub(super) fn hvpa(spec: Value) -> String {
     let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}});
     let policy = json!({
         "containerName": "*", "controlledResources": ["cpu"],
@@ -92,20 +92,20 @@ fn hvpa(spec: Value) -> String {
     .to_string()
 }
 
-fn condition(object: &Value, name: &str) -> String {
+pub(super) fn condition(object: &Value, name: &str) -> String {
     let all = at(object, "/status/conditions").as_array().cloned().unwrap_or_default();
     let found = all.iter().find(|one| one["type"] == name).cloned().unwrap_or_default();
     format!("{}/{}", found["status"].as_str().unwrap_or("?"), found["reason"].as_str().unwrap_or("?"))
 }
 
-async fn pods(place: &Place<'_>) -> Result<Vec<Value>> {
+pub(super) async fn pods(place: &Place<'_>) -> Result<Vec<Value>> {
     let text = place.kubectl("get pods -l app=busy -o json").await?;
     let list: Value = serde_json::from_str(&text)?;
     Ok(at(&list, "/items").as_array().cloned().unwrap_or_default())
 }
 
 /// What a pod asks for and what its node gave it, by name.
-fn sizes(pods: &[Value]) -> BTreeMap<String, (String, String)> {
+pub(super) fn sizes(pods: &[Value]) -> BTreeMap<String, (String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("?").to_owned();
     let size = |pod: &Value| {
         let asked = text(at(pod, "/spec/containers/0/resources/requests/cpu"));
@@ -115,12 +115,12 @@ fn sizes(pods: &[Value]) -> BTreeMap<String, (String, String)> {
     pods.iter().map(size).collect()
 }
 
-/// Until as many pods as there may be run, all as large as they may be.
-async fn until_full_grown(place: &Place<'_>) -> Result<Vec<Value>> {
-    eventually(format!("{MOST} pods of {LARGE}"), || async {
+/// Until as many pods as there may be run, all of this size.
+pub(super) async fn until_full_grown(place: &Place<'_>, size: &str) -> Result<Vec<Value>> {
+    eventually(format!("{MOST} pods of {size}"), || async {
         let found = pods(place).await?;
         let sizes = sizes(&found);
-        let is_large = |(asked, given): &(String, String)| asked == LARGE && given == LARGE;
+        let is_large = |(asked, given): &(String, String)| asked == size && given == size;
         let is_full_grown = sizes.len() == MOST && sizes.values().all(is_large);
         if is_full_grown { Ok(Ok(found)) } else { Ok(Err((sizes, place.kubectl("get hvpa -o yaml").await?))) }
     })
@@ -129,7 +129,7 @@ async fn until_full_grown(place: &Place<'_>) -> Result<Vec<Value>> {
 
 /// All that a controller could have written, by its version, and the part of it that decides what runs.
 async fn written(place: &Place<'_>) -> Result<(Vec<Value>, Vec<Value>)> {
-    let text = place.kubectl("get hvpas,deployments,pods -o json").await?;
+    let text = place.kubectl("get hvpas,functions,deployments,pods -o json").await?;
     let list: Value = serde_json::from_str(&text)?;
     let items = at(&list, "/items").as_array().cloned().unwrap_or_default();
     let version = |item: &Value| json!([item["metadata"]["uid"], item["metadata"]["resourceVersion"]]);
@@ -139,7 +139,7 @@ async fn written(place: &Place<'_>) -> Result<(Vec<Value>, Vec<Value>)> {
 
 /// Until nothing at all is written for a while. Of what runs nothing may be written from now on; a status may be, as long
 /// as what it tells of the load moves.
-async fn until_at_rest(place: &Place<'_>) -> Result<()> {
+pub(super) async fn until_at_rest(place: &Place<'_>) -> Result<()> {
     let (_, asked_first) = written(place).await?;
     eventually("rest", || async {
         let (before, _) = written(place).await?;
@@ -157,7 +157,7 @@ pub async fn a_busy_workload_gets_more_and_larger_pods_and_then_rest(cluster: &C
     place.ready_pods("app=busy", 1).await?;
     let first = pods(&place).await?.pop().context("a pod")?;
     place.apply(&hvpa(json!({}))).await?;
-    let grown = until_full_grown(&place).await?;
+    let grown = until_full_grown(&place, LARGE).await?;
 
     let same = grown.iter().find(|pod| at(pod, "/metadata/uid") == at(&first, "/metadata/uid"));
     let same = same.with_context(|| format!("the first pod was replaced: {:?}", sizes(&grown)))?;
@@ -228,7 +228,7 @@ pub async fn a_second_autoscaler_is_told_and_not_fought(cluster: &Cluster) -> Re
     let place = place(cluster, "hvpa-conflict").await?;
     place.apply(&busy()).await?;
     place.apply(&hvpa(json!({}))).await?;
-    until_full_grown(&place).await?;
+    until_full_grown(&place, LARGE).await?;
 
     place.kubectl("autoscale deployment busy --min=1 --max=1 --cpu=50%").await?;
     let told = place.until("hvpa", "busy", |hvpa| condition(hvpa, "Ready") == "False/TargetConflict").await?;
@@ -244,6 +244,6 @@ pub async fn a_second_autoscaler_is_told_and_not_fought(cluster: &Cluster) -> Re
 
     place.kubectl("delete hpa busy").await?;
     place.until("hvpa", "busy", |hvpa| condition(hvpa, "Ready") == "True/Scaling").await?;
-    until_full_grown(&place).await?;
+    until_full_grown(&place, LARGE).await?;
     Ok(())
 }

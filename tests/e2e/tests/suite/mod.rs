@@ -8,6 +8,7 @@ mod functions;
 mod git_sources;
 mod graphs;
 mod hvpa;
+mod hvpa_targets;
 mod kubectl;
 mod pods;
 mod sessions;
@@ -88,4 +89,6 @@ tests! {
     hvpa::a_busy_workload_gets_more_and_larger_pods_and_then_rest,
     hvpa::with_everything_off_only_the_status_is_written,
     hvpa::a_second_autoscaler_is_told_and_not_fought,
+    hvpa_targets::a_function_gets_more_and_larger_pods,
+    hvpa_targets::an_instance_of_a_graph_gets_more_pods_and_no_larger_ones,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::kyma::{Auth, AuthType, Function, GitRepository};
+use api::kyma::{Auth, AuthType, CONTAINER, Function, GitRepository, resources};
 use engine::object::name;
 use k8s_openapi::api::core::v1::{EnvVar, SecurityContext};
 use serde_json::{Value, json};
@@ -11,11 +11,9 @@ use super::{child_name, config_map, key, metadata, selector, service::PORT};
 use crate::fingerprint::fingerprint;
 use crate::kyma::{
     git::{ASK_SECRET, FETCH, Place},
-    resources,
     runtimes::Runtime,
 };
 
-pub(in crate::kyma) const CONTAINER: &str = "function";
 /// What the ConfigMap holds.
 const SOURCE: &str = "/usr/src/app/source";
 /// What was fetched by Git.

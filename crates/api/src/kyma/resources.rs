@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use api::kyma::Spec;
 use decide::quantity::Quantity;
 use k8s_openapi::{api::core::v1::ResourceRequirements, apimachinery::pkg::api::resource};
+
+use super::Spec;
 
 /// Name, requested CPU and memory, and the limits of both.
 const PROFILES: [(&str, [&str; 4]); 5] = [
@@ -16,16 +17,16 @@ const PROFILES: [(&str, [&str; 4]); 5] = [
 ];
 const DEFAULT: &str = "L";
 /// The least that may be asked for: with less no runtime starts.
-const LEAST: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "16Mi")];
+pub const LEAST: [(&str, &str); 2] = [("cpu", "10m"), ("memory", "16Mi")];
 
-pub(super) struct Resources {
+pub struct Resources {
     /// Of the status; `custom` for resources given in full.
     pub profile: String,
     pub requirements: ResourceRequirements,
 }
 
 /// A profile wins over resources, and nothing at all is a profile too.
-pub(super) fn of(spec: &Spec) -> Resources {
+pub fn of(spec: &Spec) -> Resources {
     let wanted = spec.resource_configuration.as_ref().and_then(|all| all.function.as_ref());
     let profile = wanted.and_then(|wanted| wanted.profile.as_deref());
     match (profile, wanted.and_then(|wanted| wanted.resources.clone())) {
@@ -37,7 +38,7 @@ pub(super) fn of(spec: &Spec) -> Resources {
     }
 }
 
-pub(super) fn is_profile(name: &str) -> bool {
+pub fn is_profile(name: &str) -> bool {
     PROFILES.iter().any(|(known, _)| *known == name)
 }
 
@@ -55,8 +56,9 @@ fn requirements_of(profile: &str) -> ResourceRequirements {
     }
 }
 
+/// # Errors
 /// What is wrong with resources given in full: the field below `resources`, and why.
-pub(super) fn check(requirements: &ResourceRequirements) -> Result<(), (String, String)> {
+pub fn check(requirements: &ResourceRequirements) -> Result<(), (String, String)> {
     let amount =
         |side: &Option<BTreeMap<String, resource::Quantity>>, name: &str| -> Option<Result<i64, String>> {
             let text = &side.as_ref()?.get(name)?.0;

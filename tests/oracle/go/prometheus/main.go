@@ -4,7 +4,7 @@
 // With -serve it reads series, prints an address and answers Prometheus's HTTP API there until it is killed.
 // With -bench it fills its storage with the data of examples/engine_bench.rs and prints how long each shape takes on one core.
 //
-// Run from tools/prometheus, whose go.mod pins the version: go run ../../tests/oracle/go/*.go
+// Run from tools/prometheus, whose go.mod pins the version: go run ../../tests/oracle/go/prometheus/*.go
 package main
 
 import (
