@@ -39,6 +39,32 @@ pub struct Remembered<M> {
     /// Whether the count has been seen to be written by this policy. If it is somebody else's later, that is news.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_written: bool,
+    #[serde(default, skip_serializing_if = "Counts::is_empty")]
+    pub counts: Counts,
+}
+
+/// Counts that need no explanation. It takes both: a write may have failed, and then the count from before is still there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// What this policy wrote last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub written: Option<i32>,
+    /// What was there when it was last as it should be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub right: Option<i32>,
+}
+
+impl Counts {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn after(self, current: i32, desired: i32, is_written: bool) -> Self {
+        Self {
+            written: if is_written { Some(desired) } else { self.written },
+            right: if current == desired { Some(current) } else { self.right },
+        }
+    }
 }
 
 #[derive(Default)]
@@ -190,7 +216,12 @@ mod tests {
     }
 
     fn remembered(window: &[i32]) -> Remembered<Memory> {
-        Remembered { memory: Memory { window: window.to_vec() }, lacking_since: None, has_written: false }
+        Remembered {
+            memory: Memory { window: window.to_vec() },
+            lacking_since: None,
+            has_written: false,
+            counts: Counts::default(),
+        }
     }
 
     async fn memories(store: &Shared) -> Memories<Memory> {

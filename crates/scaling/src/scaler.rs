@@ -92,7 +92,7 @@ impl<P: Policy> Scaler<P> {
                 return Ok(Plan::default());
             }
         };
-        let Remembered { memory, lacking_since, has_written } = self.memories.get(key);
+        let Remembered { memory, lacking_since, has_written, counts } = self.memories.get(key);
         let has_written = has_written || self.policy.writers(key).has(self.policy.component());
         let before = memory.clone();
         let mut decision = self.policy.decide(now, &subject.spec, &subject.observed, memory);
@@ -104,6 +104,7 @@ impl<P: Policy> Scaler<P> {
         let wish = Wish {
             manager: self.policy.component(),
             has_written,
+            counts,
             current: decision.current.replicas(),
             desired: decision.desired.replicas(),
             asked: subject.controls.on_conflict,
@@ -123,7 +124,8 @@ impl<P: Policy> Scaler<P> {
             plan.look_again(*until);
         }
         let is_written = decision.changes() && held.is_none();
-        let remembered = Remembered { memory: decision.memory.clone(), lacking_since, has_written };
+        let counts = counts.after(decision.current.replicas(), decision.desired.replicas(), is_written);
+        let remembered = Remembered { memory: decision.memory.clone(), lacking_since, has_written, counts };
         if let Err(error) = self.memories.keep(key, remembered, is_written, now).await {
             if matches!(error, store::Error::Conflict { .. }) {
                 return Err(PlanError(format!("another node decided meanwhile: {error}")));

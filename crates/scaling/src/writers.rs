@@ -6,7 +6,10 @@ use std::fmt;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 
+use crate::memory::Counts;
+
 pub const ON_CONFLICT: &str = "ballast.dev/on-conflict";
+const LEFT_ALONE: &str = "left alone, as ballast.dev/on-conflict says";
 
 /// What people want to happen when somebody else writes the count too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +50,7 @@ pub struct Wish<'a> {
     pub manager: &'a str,
     /// Whether the value has ever been seen to be the policy's: before, whoever made the object wrote it.
     pub has_written: bool,
+    pub counts: Counts,
     pub current: i32,
     pub desired: i32,
     pub asked: Option<OnConflict>,
@@ -105,7 +109,7 @@ pub fn judge(writers: &Writers, wish: Wish<'_>) -> Verdict {
         };
     }
     let last = writers.others(wish.manager).max_by_key(|write| write.at);
-    let Some(last) = last else { return Verdict::default() };
+    let Some(last) = last else { return judge_unnamed(writers, wish) };
     let who = Who::of(&last.manager);
     let is_ours = writers.has(wish.manager);
     // Whoever made the object wrote a count that was to be changed. A person who writes what is there already agrees;
@@ -115,13 +119,29 @@ pub fn judge(writers: &Writers, wish: Wish<'_>) -> Verdict {
     }
     let at = last.at.map_or(String::new(), |at| format!(" at {at}"));
     let is_left = !is_ours && is_asked_to_yield;
-    let remedy = if is_left { "left alone, as ballast.dev/on-conflict says" } else { who.remedy() };
+    let remedy = if is_left { LEFT_ALONE } else { who.remedy() };
     let conflict = match is_ours {
         true => format!("{} writes replicas too: {remedy}", last.manager),
         false => format!("{} wrote replicas{at}: {remedy}", last.manager),
     };
     let holds = is_left.then(|| format!("left to {}, as {ON_CONFLICT} says", last.manager));
     Verdict { holds, conflict: Some(conflict) }
+}
+
+/// The API notes nobody as the writer of a zero through the scale, nor of what follows it.
+fn judge_unnamed(writers: &Writers, wish: Wish<'_>) -> Verdict {
+    let Counts { written, right } = wish.counts;
+    let is_known = right.is_none() || [written, right].contains(&Some(wish.current));
+    // Who writes what is decided anyway agrees.
+    if is_known || wish.current == wish.desired || !writers.of_value.is_empty() {
+        return Verdict::default();
+    }
+    let is_left = wish.asked == Some(OnConflict::Yield);
+    let remedy = if is_left { LEFT_ALONE } else { Who::Person.remedy() };
+    Verdict {
+        holds: is_left.then(|| format!("left to whoever wrote it, as {ON_CONFLICT} says")),
+        conflict: Some(format!("somebody whom the API does not name wrote replicas: {remedy}")),
+    }
 }
 
 impl Who {
@@ -178,12 +198,21 @@ mod tests {
     /// `managers [hpa=NAME] [keda=NAME] [yield|override] [new] CURRENT>DESIRED`; the last manager wrote last.
     fn shown(row: &str) -> String {
         let mut writers = Writers::default();
-        let mut wish = Wish { manager: OWN, has_written: true, current: 1, desired: 3, asked: None };
+        let mut wish = Wish {
+            manager: OWN,
+            has_written: true,
+            counts: Counts::default(),
+            current: 1,
+            desired: 3,
+            asked: None,
+        };
         for (idx, word) in row.split_whitespace().enumerate() {
             match word {
                 "yield" => wish.asked = Some(OnConflict::Yield),
                 "override" => wish.asked = Some(OnConflict::Override),
                 "new" => wish.has_written = false,
+                "rested" => wish.counts = Counts { written: Some(0), right: Some(0) },
+                "woken" => wish.counts = Counts { written: Some(1), right: Some(0) },
                 _ => {
                     if let Some(name) = word.strip_prefix("hpa=") {
                         writers.autoscaler = Some(Autoscaler::Hpa(name.into()));
@@ -227,6 +256,11 @@ mod tests {
             "ours hpa=web override",
             "keda-operator keda=web 0>1",
             "keda-operator keda=web override",
+            "rested 0>1",
+            "rested 5>0",
+            "rested 5>0 yield",
+            "woken 0>1",
+            "woken 1>1",
         ];
         expect![[r#"
             ours
@@ -289,6 +323,21 @@ mod tests {
             keda-operator keda=web override
               writes
               ScaledObject web scales it too: remove one of the two, or set ballast.dev/on-conflict to yield or override
+            rested 0>1
+              writes
+              -
+            rested 5>0
+              writes
+              somebody whom the API does not name wrote replicas: it is decided about anew; to keep it, set ballast.dev/on-conflict to yield, or ballast.dev/paused to true
+            rested 5>0 yield
+              holds: left to whoever wrote it, as ballast.dev/on-conflict says
+              somebody whom the API does not name wrote replicas: left alone, as ballast.dev/on-conflict says
+            woken 0>1
+              writes
+              -
+            woken 1>1
+              writes
+              -
         "#]].assert_eq(&rows.map(shown).concat());
     }
 }

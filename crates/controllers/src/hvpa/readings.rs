@@ -243,7 +243,7 @@ impl Task {
         if known.kept_at.is_some_and(|at| now.duration_since(at) < KEEP_EVERY) {
             return;
         }
-        let remembered = Remembered { memory: known.learnt.clone(), lacking_since: None, has_written: false };
+        let remembered = Remembered { memory: known.learnt.clone(), ..Remembered::default() };
         match self.histories.keep(key, remembered, true, now).await {
             Ok(()) => known.kept_at = Some(now),
             Err(error) => tracing::warn!(hvpa = %key, %error, "what was learnt of its usage was not kept"),

@@ -1,4 +1,4 @@
-//! A HorizontalPodAutoscaler on the same workload.
+//! Others who write the same count: a HorizontalPodAutoscaler, a person.
 
 use std::time::Duration;
 
@@ -48,6 +48,43 @@ pub async fn an_autoscaler_is_told_and_not_fought(world: &mut World) -> Result<(
     fib.patch("fib", &PatchParams::default(), &patch).await?;
     world.until_replicas("fib", |n| n == 0).await?;
     world.ok("fib/fib/10").await?;
+    Ok(())
+}
+
+/// Who writes a count that is decided about is named, and overruled unless an annotation says otherwise.
+pub async fn a_person_who_scales_is_named_and_overruled_or_left(world: &mut World) -> Result<()> {
+    let annotations = [("ReplicasMin", "1"), ("TimeoutSecondBeforeSetReplicasMin", "2")];
+    world.function("fib", &annotations).await?;
+    world.until_replicas("fib", |n| n == 1).await?;
+    world.place.kubectl("scale deployment fib --replicas=5").await?;
+    until_conflict(world, "kubectl", "it is decided about anew").await?;
+    world.until_replicas("fib", |n| n == 1).await?;
+
+    world.place.kubectl("annotate deployment fib ballast.dev/on-conflict=yield").await?;
+    world.place.kubectl("scale deployment fib --replicas=4").await?;
+    until_conflict(world, "kubectl", "left alone, as ballast.dev/on-conflict says").await?;
+    world.ok("fib/fib/10").await?;
+    ensure!(world.replicas("fib").await? == 4, "it was not left");
+    let annotations = "SlimFaas/ReplicasMin=0 ballast.dev/on-conflict-";
+    world.place.kubectl(&format!("annotate deployment fib --overwrite {annotations}")).await?;
+    world.until_replicas("fib", |n| n == 0).await?;
+
+    // The API notes nobody for a zero that was written through the scale, nor for what follows it.
+    world.place.kubectl("scale deployment fib --replicas=5").await?;
+    until_conflict(world, "somebody whom the API does not name", "it is decided about anew").await?;
+    world.until_replicas("fib", |n| n == 0).await?;
+    Ok(())
+}
+
+async fn until_conflict(world: &World, who: &str, remedy: &str) -> Result<()> {
+    let begins = format!("{who} wrote replicas");
+    let names_it = |text: &str| text.starts_with(&begins) && text.contains(remedy);
+    world
+        .event("fib", |event| {
+            event.reason.as_deref() == Some("ConflictingWriter")
+                && event.message.as_deref().is_some_and(names_it)
+        })
+        .await?;
     Ok(())
 }
 

@@ -58,6 +58,7 @@ tests! {
     metrics::metrics_raise_and_lower,
     metrics::metrics_veto_zero_until_they_agree,
     autoscaler::an_autoscaler_is_told_and_not_fought,
+    autoscaler::a_person_who_scales_is_named_and_overruled_or_left,
     visible::bad_annotations_are_told_and_the_function_is_served,
     visible::every_node_says_why,
     visible::private_is_for_pods_and_for_those_a_trusted_proxy_names on One,
