@@ -324,26 +324,26 @@ async fn queue_gauges(
     is_wanted: impl Fn(&str) -> bool,
 ) -> Vec<Gauge> {
     let now = Timestamp::now().as_millisecond();
-    let oldest_seconds = move |counts: &store::Counts| {
-        counts.oldest_unix_ms.map_or(0, |oldest| (now - oldest).max(0)) as f64 / 1000.0
+    let values = |counts: &store::Counts| {
+        let oldest_ms = counts.oldest_unix_ms.map_or(0, |oldest| (now - oldest).max(0));
+        [
+            ("slimfaas_function_queue_ready_items", counts.ready as f64),
+            ("slimfaas_function_queue_in_flight_items", counts.in_flight as f64),
+            ("slimfaas_function_queue_retry_pending_items", counts.retry_pending as f64),
+            ("ballast_function_queue_oldest_seconds", oldest_ms as f64 / 1000.0),
+        ]
     };
-    let values: [(&str, &(dyn Fn(&store::Counts) -> f64 + Sync)); 4] = [
-        ("slimfaas_function_queue_ready_items", &|counts| counts.ready as f64),
-        ("slimfaas_function_queue_in_flight_items", &|counts| counts.in_flight as f64),
-        ("slimfaas_function_queue_retry_pending_items", &|counts| counts.retry_pending as f64),
-        ("ballast_function_queue_oldest_seconds", &oldest_seconds),
-    ];
-    let wanted: Vec<_> = values.into_iter().filter(|(name, _)| is_wanted(name)).collect();
+    let is_any_wanted = values(&store::Counts::default()).iter().any(|(name, _)| is_wanted(name));
     let mut gauges = Vec::new();
-    if wanted.is_empty() {
+    if !is_any_wanted {
         return gauges;
     }
     for name in catalog.current().functions.keys() {
         let Ok(counts) = store.counts(name).await else { continue };
-        gauges.extend(wanted.iter().map(|(what, value)| Gauge {
-            name: (*what).to_owned(),
+        gauges.extend(values(&counts).map(|(what, value)| Gauge {
+            name: what.to_owned(),
             labels: vec![("function".to_owned(), name.to_string())],
-            value: value(&counts),
+            value,
         }));
     }
     gauges

@@ -216,8 +216,8 @@ impl Objects for Only<'_> {
 /// A wake among 10,000 functions must not cost more than among ten.
 #[test]
 fn only_what_changed_is_looked_at() {
-    let mut watched = Watched::default();
-    watched.deployments = (0..300).map(|n| deployment(&format!("f{n}"), is_function())).collect();
+    let deployments = (0..300).map(|n| deployment(&format!("f{n}"), is_function())).collect();
+    let mut watched = Watched { deployments, ..Watched::default() };
     let mut assembler = Assembler::new("shop");
     let before = assembler.update(&watched, watched.ids());
     watched.pods.push(pod("f7", 1, |_| {}));
