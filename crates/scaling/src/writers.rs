@@ -23,8 +23,9 @@ pub enum OnConflict {
 /// Who writes the count of one object beside the policy that decides about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writers {
-    /// Whose the value of `spec.replicas` is, as `metadata.managedFields` has it. Several have written the same.
-    pub of_value: Vec<Write>,
+    /// Whose the value of `spec.replicas` is, as `metadata.managedFields` has it. Several have written the same. Nothing where
+    /// nobody looks at that.
+    pub of_value: Option<Vec<Write>>,
     /// What else is there to scale it.
     pub autoscaler: Option<Autoscaler>,
 }
@@ -80,15 +81,15 @@ impl Writers {
             let at = entry.time.as_ref().map(|time| time.0);
             Some(Write { manager: entry.manager.clone()?, at })
         };
-        Self { of_value: meta.managed_fields.iter().flatten().filter_map(write).collect(), autoscaler }
+        Self { of_value: Some(meta.managed_fields.iter().flatten().filter_map(write).collect()), autoscaler }
     }
 
     pub fn has(&self, manager: &str) -> bool {
-        self.of_value.iter().any(|write| write.manager == manager)
+        self.of_value.iter().flatten().any(|write| write.manager == manager)
     }
 
     fn others<'a>(&'a self, manager: &'a str) -> impl Iterator<Item = &'a Write> {
-        self.of_value.iter().filter(move |write| write.manager != manager)
+        self.of_value.iter().flatten().filter(move |write| write.manager != manager)
     }
 }
 
@@ -133,7 +134,8 @@ fn judge_unnamed(writers: &Writers, wish: Wish<'_>) -> Verdict {
     let Counts { written, right } = wish.counts;
     let is_known = right.is_none() || [written, right].contains(&Some(wish.current));
     // Who writes what is decided anyway agrees.
-    if is_known || wish.current == wish.desired || !writers.of_value.is_empty() {
+    if is_known || wish.current == wish.desired || writers.of_value.as_ref().is_none_or(|all| !all.is_empty())
+    {
         return Verdict::default();
     }
     let is_left = wish.asked == Some(OnConflict::Yield);
@@ -197,7 +199,7 @@ mod tests {
 
     /// `managers [hpa=NAME] [keda=NAME] [yield|override] [new] CURRENT>DESIRED`; the last manager wrote last.
     fn shown(row: &str) -> String {
-        let mut writers = Writers::default();
+        let mut writers = Writers { of_value: Some(Vec::new()), autoscaler: None };
         let mut wish = Wish {
             manager: OWN,
             has_written: true,
@@ -223,7 +225,7 @@ mod tests {
                     } else {
                         let at = Some(Timestamp::from_second(i64::try_from(idx).unwrap()).unwrap());
                         let manager = if word == "ours" { OWN } else { word };
-                        writers.of_value.push(Write { manager: manager.into(), at });
+                        writers.of_value.get_or_insert_default().push(Write { manager: manager.into(), at });
                     }
                 }
             }

@@ -233,8 +233,10 @@ async fn of_what_is_gone_nothing_is_left() {
 
 /// The events, the outcome and what explain shows, of one decision from 1 to 3.
 async fn decided(scaler: &Scaler<Told>, manager: &str, on_conflict: Option<OnConflict>) -> String {
-    let writers =
-        Writers { of_value: vec![Write { manager: manager.into(), at: Some(at(5)) }], autoscaler: None };
+    let writers = Writers {
+        of_value: Some(vec![Write { manager: manager.into(), at: Some(at(5)) }]),
+        autoscaler: None,
+    };
     let controls = Controls { on_conflict, ..Controls::default() };
     *scaler.policy.0.lock().unwrap() = Some(Situation { writers, controls, ..situation(1, 3) });
     let plan = scaler.turn(&key(), at(10)).await.unwrap();
