@@ -442,9 +442,12 @@ mod tests {
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let (history, database) = (History::default(), Database::default());
         let own = own_gauges(catalog, store, history.clone(), database.clone());
+        assert!(own().await.is_empty(), "nobody has asked for anything");
+        let waiting = "slimfaas_function_queue_ready_items";
+        database.ask(&promql::parse(waiting).unwrap().metric_names(), 0);
         let gauges = own().await;
         let value = |name: &str| gauges.iter().find(|gauge| gauge.name == name).map(|gauge| gauge.value);
-        assert_eq!(value("slimfaas_function_queue_ready_items"), Some(1.0));
+        assert_eq!(value(waiting), Some(1.0));
         assert_eq!(value("slimfaas_function_queue_in_flight_items"), Some(0.0));
         assert!(value("ballast_function_queue_oldest_seconds").is_some_and(|age| age >= 0.02), "{gauges:?}");
 
