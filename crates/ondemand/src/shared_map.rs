@@ -214,6 +214,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(repeatable::cases(256))]
+
         #[test]
         fn it_does_what_a_plain_map_does(steps in prop::collection::vec((any::<u8>(), any::<Option<u8>>()), 0..60)) {
             let (mut plain, mut shared) = (BTreeMap::new(), SharedMap::default());
