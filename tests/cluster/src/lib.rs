@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 pub use counts::Counts;
 pub use eventually::{STUCK, eventually};
 pub use nats::{Nats, StreamRequests};
-pub use process::{Running, free_ports, spawn, spawn_client};
+pub use process::{Running, free_ports, spawn, spawn_ballast, spawn_client};
 pub use requests::Requests;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -48,6 +48,21 @@ pub fn spawn_client(program: &Path, kubeconfig: &Path, args: &[String], log: &Pa
     spawn(Path::new("/usr/bin/env"), &all, log)
 }
 
+/// One node of `ballast serve`, with its store in the directory.
+pub fn spawn_ballast(
+    program: &Path,
+    kubeconfig: &Path,
+    directory: &Path,
+    flags: &[&str],
+    log: &Path,
+) -> Result<Running> {
+    let usual = ["serve", "--namespace=default", "--node-name=bench"];
+    let addresses = ["--gateway-addr=127.0.0.1:0", "--operator-addr=127.0.0.1:0"];
+    let all = usual.iter().chain(&addresses).chain(flags).map(|flag| (*flag).to_owned());
+    let store = format!("--store=redb:{}", directory.join("ballast.redb").display());
+    spawn_client(program, kubeconfig, &all.chain([store]).collect::<Vec<_>>(), log)
+}
+
 fn spawner() -> &'static Mutex<mpsc::Sender<Job>> {
     static SPAWNER: OnceLock<Mutex<mpsc::Sender<Job>>> = OnceLock::new();
     SPAWNER.get_or_init(|| {

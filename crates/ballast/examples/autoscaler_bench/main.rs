@@ -32,7 +32,7 @@ use cluster::{
     Counts, Nats, Requests, Running, StreamRequests,
     real::{ControlPlane, Options},
     report::{log, write_table},
-    spawn_client,
+    spawn_ballast,
 };
 use objects::Pipelines;
 use report::{Fills, Report};
@@ -81,17 +81,9 @@ impl Bench {
         controllers::crds::install(&client).await?;
         pods::run(client.clone())?;
         let directory = tempfile::tempdir()?;
-        let mut arguments: Vec<String> =
-            ["serve", "--controllers=pipelines", "--namespace=default", "--node-name=bench"]
-                .map(str::to_owned)
-                .into();
-        arguments.extend(
-            ["--gateway-addr=127.0.0.1:0", "--operator-addr=127.0.0.1:0", "--loopback-pods"]
-                .map(str::to_owned),
-        );
-        arguments.push(format!("--store=redb:{}", directory.path().join("ballast.redb").display()));
-        let log = log(directory.path(), "ballast")?;
-        let ballast = spawn_client(program, &plane.audited_kubeconfig(), &arguments, &log)?;
+        let (kubeconfig, log) = (plane.audited_kubeconfig(), log(directory.path(), "ballast")?);
+        let flags = ["--controllers=pipelines", "--loopback-pods"];
+        let ballast = spawn_ballast(program, &kubeconfig, directory.path(), &flags, &log)?;
         let counts = objects::watch(&client);
         let pipelines = Pipelines::create(&client, &nats.url(), n_vertices).await?;
         Ok(Self { plane, nats, asked, counts, pipelines, ballast, _directory: directory })

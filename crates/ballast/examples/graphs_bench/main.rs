@@ -30,7 +30,7 @@ use cluster::{
     Requests, Running, free_ports,
     real::{ControlPlane, Options},
     report::{log, write_table},
-    spawn_client, tools,
+    spawn_ballast, spawn_client, tools,
 };
 use instances::Instances;
 use kube::CustomResourceExt;
@@ -90,18 +90,9 @@ impl Bench {
         let (plane, client, directory) = Self::plane().await?;
         let crds = [api::kro::ResourceGraphDefinition::crd()];
         controllers::crds::install_these(&client, &crds).await?;
-        let mut arguments: Vec<String> =
-            ["serve", "--controllers=graph", "--namespace=default", "--node-name=bench"]
-                .map(str::to_owned)
-                .into();
-        arguments.extend(["--gateway-addr=127.0.0.1:0", "--operator-addr=127.0.0.1:0"].map(str::to_owned));
-        arguments.push(format!("--store=redb:{}", directory.path().join("ballast.redb").display()));
-        let controller = spawn_client(
-            program,
-            &plane.audited_kubeconfig(),
-            &arguments,
-            &log(directory.path(), "ballast")?,
-        )?;
+        let (kubeconfig, log) = (plane.audited_kubeconfig(), log(directory.path(), "ballast")?);
+        let controller =
+            spawn_ballast(program, &kubeconfig, directory.path(), &["--controllers=graph"], &log)?;
         Ok(Self { plane, client, controller, _directory: directory })
     }
 

@@ -28,7 +28,7 @@ use cluster::{
     Counts, Requests, Running, free_ports,
     real::{ControlPlane, Options},
     report::{cores, percentile},
-    spawn, spawn_client, tools,
+    spawn, spawn_ballast, tools,
 };
 use figures::{Figures, name};
 
@@ -91,14 +91,9 @@ impl Bench {
         println!("\nballast serve");
         let directory = tempfile::tempdir()?;
         let log = std::env::var_os("BALLAST_LOG").map_or(directory.path().join("log"), PathBuf::from);
-        let mut arguments: Vec<String> =
-            ["serve", "--namespace=default", "--node-name=bench", "--loopback-pods"]
-                .map(str::to_owned)
-                .into();
-        arguments.extend(["--gateway-addr=127.0.0.1:0", "--operator-addr=127.0.0.1:0"].map(str::to_owned));
-        arguments.push(format!("--store=redb:{}", directory.path().join("ballast.redb").display()));
         let begun = Instant::now();
-        let mut running = spawn_client(program, &self.plane.kubeconfig(), &arguments, &log)?;
+        let kubeconfig = self.plane.kubeconfig();
+        let mut running = spawn_ballast(program, &kubeconfig, directory.path(), &["--loopback-pods"], &log)?;
         while self.figures.n_scrapes() == 0 {
             ensure!(!running.has_exited(), "ballast ended: {}", std::fs::read_to_string(&log)?);
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -42,8 +42,7 @@ pub(crate) use workload::template_annotations;
 use workload::{Objects, Workload, WorkloadId, WorkloadKind};
 
 /// Kyma's Functions, which bring their own Deployment.
-pub const FUNCTION: Kind =
-    Kind::namespaced("serverless.kyma-project.io", "v1alpha2", "Function", "functions");
+pub const FUNCTION: Kind = Kind::namespaced(api::kyma::GROUP, "v1alpha2", "Function", "functions");
 /// KEDA's, which scales to zero and from zero too.
 pub const SCALED_OBJECT: Kind = Kind::namespaced("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects");
 /// On the pods of a Function.

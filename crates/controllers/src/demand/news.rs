@@ -50,12 +50,13 @@ impl News {
         loop {
             let new = view.borrow_and_update().clone();
             if new.complete {
-                if has_other_neighbours(&last.snapshot, &new.snapshot) {
+                let differences = Snapshot::differences(&last.snapshot, &new.snapshot);
+                if differences.iter().any(has_other_neighbours) {
                     let neighbours = Arc::new(Neighbours::new(&new.snapshot));
                     *self.shared.neighbours.write().unwrap_or_else(PoisonError::into_inner) = neighbours;
                 }
                 let neighbours = self.shared.neighbours();
-                for name in changed(&last, &new) {
+                for name in changed(&differences, &last, &new) {
                     for name in neighbours.of(&name) {
                         self.queue.add(self.shared.key(&name));
                     }
@@ -199,10 +200,11 @@ fn triggers_of(function: &Function) -> Option<&Scale> {
     (function.requested > 0 && !scale.triggers.is_empty()).then_some(scale)
 }
 
+type FunctionDifference<'a> = Difference<'a, Arc<str>, Arc<Function>>;
+
 /// Those that are new, gone, or not what they were, whoever else depends on them.
-fn changed(last: &View, new: &View) -> BTreeSet<Arc<str>> {
-    let functions = Snapshot::differences(&last.snapshot, &new.snapshot);
-    let mut changed: BTreeSet<Arc<str>> = functions.into_iter().map(|one| one.key.clone()).collect();
+fn changed(functions: &[FunctionDifference<'_>], last: &View, new: &View) -> BTreeSet<Arc<str>> {
+    let mut changed: BTreeSet<Arc<str>> = functions.iter().map(|one| one.key.clone()).collect();
     let controls = SharedMap::differences(&last.controls, &new.controls, |a, b| a == b);
     changed.extend(controls.into_iter().map(|one| one.key.clone()));
     let of_unmanaged = new.unmanaged.iter().filter(|(name, one)| last.unmanaged.get(*name) != Some(one));
@@ -210,12 +212,11 @@ fn changed(last: &View, new: &View) -> BTreeSet<Arc<str>> {
     changed
 }
 
-fn has_other_neighbours(last: &Snapshot, new: &Snapshot) -> bool {
+fn has_other_neighbours(one: &FunctionDifference<'_>) -> bool {
     let neighbours = |function: Option<&Arc<Function>>| {
         let settings = function.map(|function| function.settings.clone())?;
         let has_any = settings.starts_with_any || !settings.depends_on.is_empty();
         has_any.then(|| (settings.starts_with_any, settings.depends_on.clone()))
     };
-    let functions = Snapshot::differences(last, new);
-    functions.into_iter().any(|one| neighbours(one.before) != neighbours(one.after))
+    neighbours(one.before) != neighbours(one.after)
 }

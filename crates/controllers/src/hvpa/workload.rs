@@ -30,9 +30,9 @@ use serde_json::{Value, json};
 use workloads::parse_selector;
 
 use super::{pods::sizes, scale::Scaled};
+use crate::catalog::FUNCTION;
 
 pub const DAEMON_SET: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
-pub const FUNCTION: Kind = Kind::namespaced(kyma::GROUP, "v1alpha2", "Function", "functions");
 static KNOWN: [Kind; 5] = [kind::DEPLOYMENT, kind::STATEFUL_SET, kind::REPLICA_SET, DAEMON_SET, FUNCTION];
 
 pub struct Workloads {

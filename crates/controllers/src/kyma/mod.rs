@@ -21,7 +21,7 @@ mod validate;
 
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 
-use api::kyma::Function;
+use api::kyma::{Function, GROUP};
 use engine::{
     Cached, Engine, Failure, Fence, IndexId, Key, PlanError, Queue, Reconcile, Scope, Selection, Supervisor,
     effect::Plan,
@@ -39,6 +39,7 @@ use kube::{Api, Client, CustomResourceExt, Resource, ResourceExt};
 
 use crate::{
     autoscaled::{target_of, targets},
+    catalog::FUNCTION,
     component::{Component, Lead, Reach, Rule, Running, Runs, Settings},
 };
 use children::{Found, MANAGED_BY, child_name};
@@ -79,8 +80,6 @@ impl Options {
 
 /// The name under which the API notes which fields are ours.
 const MANAGER: &str = "ballast-function";
-
-const GROUP: &str = "serverless.kyma-project.io";
 
 pub const COMPONENT: Component = Component {
     name: NAME,
@@ -144,10 +143,6 @@ pub fn watches(engine: &Engine, options: &Options) -> Scope {
     let scope = engine.scope(NAME);
     drop(Caches::new(&scope, options.namespace.as_deref()));
     scope
-}
-
-pub(crate) fn function_kind() -> Kind {
-    Kind::namespaced(GROUP, "v1alpha2", "Function", "functions")
 }
 
 struct Caches {
@@ -229,7 +224,7 @@ impl Controller {
         self.caches.autoscalers.listen(move |change| {
             for hpa in change.sides() {
                 let (namespace, target) = (hpa.namespace().unwrap_or_default(), &hpa.spec.scale_target_ref);
-                if target.kind == function_kind().kind {
+                if target.kind == FUNCTION.kind {
                     own.add(Key::new(namespace, &target.name));
                 }
             }
@@ -258,7 +253,7 @@ impl Controller {
         let foreign_autoscalers = self
             .caches
             .autoscalers
-            .by_index(self.targets, &target_of(&function_kind(), key))
+            .by_index(self.targets, &target_of(&FUNCTION, key))
             .into_iter()
             .filter(|hpa| controller_of(&hpa.metadata).is_none_or(|owner| owner.uid != own))
             .map(|hpa| hpa.name_any())
@@ -289,7 +284,7 @@ impl Controller {
 /// A child's change concerns the Function that controls it, or the one it is marked with.
 fn listen_to_children<K: Resource + Send + Sync + 'static>(cache: &Cached<K>, queue: &Arc<Queue<Key>>) {
     let queue = queue.clone();
-    let kind = function_kind();
+    let kind = FUNCTION;
     cache.listen(move |change| {
         for child in change.sides() {
             let meta = child.meta();
@@ -310,7 +305,7 @@ impl Reconcile for Controller {
     }
 
     fn kind(&self, _: &Key) -> Option<Kind> {
-        Some(function_kind())
+        Some(FUNCTION)
     }
 
     fn plan<'a>(

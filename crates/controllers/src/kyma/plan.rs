@@ -17,11 +17,10 @@ use k8s_openapi::api::{
 };
 use serde_json::json;
 
-use crate::condition::ConditionState;
+use crate::{catalog::FUNCTION, condition::ConditionState};
 
 use super::{
     children::{self, Found, autoscaler, child_name, config_map, deployment, service},
-    function_kind,
     git::Latest,
     runtimes::Runtime,
     status::{self, Facts, conditions, reasons},
@@ -209,7 +208,7 @@ impl<'a> Planner<'a> {
             scale.min_replicas == scale.max_replicas && replicas != 0 && replicas != scale.min_replicas;
         let decision =
             scaling::fixed(replicas, scale.min_replicas, "spec.scaleConfig with minReplicas = maxReplicas");
-        let target = Target::of(&function_kind(), &self.function.metadata);
+        let target = Target::of(&FUNCTION, &self.function.metadata);
         is_off.then(|| scaling::rescale(&target, &decision)).flatten()
     }
 
@@ -386,7 +385,7 @@ impl<'a> Planner<'a> {
         };
         let wanted = status::status(&facts, self.now);
         (function.status.as_ref() != Some(&wanted))
-            .then(|| Effect::status(&function_kind(), &function.metadata, function.status.as_ref(), &wanted))
+            .then(|| Effect::status(&FUNCTION, &function.metadata, function.status.as_ref(), &wanted))
     }
 
     fn only_status(mut self, runtime: Option<&'static Runtime>, says: ConditionState) -> Plan {

@@ -95,8 +95,7 @@ impl World {
             foreign_autoscalers: hpas
                 .iter()
                 .filter(|hpa| {
-                    !is_ours(hpa)
-                        && crate::autoscaled::scales(hpa, &function_kind(), name(&function.metadata))
+                    !is_ours(hpa) && crate::autoscaled::scales(hpa, &FUNCTION, name(&function.metadata))
                 })
                 .map(|hpa| hpa.name_any())
                 .collect(),

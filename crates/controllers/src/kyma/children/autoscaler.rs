@@ -5,10 +5,10 @@ use engine::object::name;
 use serde_json::{Value, json};
 
 use super::{child_name, metadata};
-use crate::kyma::function_kind;
+use crate::catalog::FUNCTION;
 
 pub(in crate::kyma) fn wanted(function: &Function, scale: &ScaleConfig, cpu_percent: i32) -> Value {
-    let kind = function_kind();
+    let kind = FUNCTION;
     json!({
         "metadata": metadata(function, &child_name(function)),
         "spec": {

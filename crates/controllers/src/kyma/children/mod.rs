@@ -17,7 +17,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::Resource;
 use serde_json::{Value, json};
 
-use super::function_kind;
+use crate::catalog::FUNCTION;
 use crate::{fingerprint::fingerprint, repair};
 
 /// An object of the name that one of ours would have.
@@ -95,7 +95,7 @@ fn metadata(function: &Function, name: &str) -> Value {
     json!({
         "name": name,
         "labels": labels(function),
-        "ownerReferences": [controller_reference(&function_kind(), &function.metadata)],
+        "ownerReferences": [controller_reference(&FUNCTION, &function.metadata)],
     })
 }
 
