@@ -5,7 +5,7 @@ SHELL := bash
 
 DATA_DIR ?= .ballast
 
-.PHONY: help up build install test check fmt lint unit conformance conformance-promql e2e faults tools bench deny fuzz web web-if-node web-tools web-unit web-test web-browser
+.PHONY: help up build install test check fmt lint unit conformance conformance-promql e2e faults tools bench deny fuzz manifests image rootfs web web-if-node web-tools web-unit web-test web-browser
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
@@ -92,8 +92,25 @@ e2e: tools ## end to end, on the embedded API and on a real one
 faults: tools ## controllers under crashes, stale reads, lost events and errors
 	cargo test --locked --package faults
 
-tools: ## build the real Kubernetes, etcd, NATS, metrics-server and VPA recommender for the tests (minutes, once), and fetch what tests read
-	tools/build kubernetes etcd nats metrics-server pynumaflow >/dev/null
+IMAGE ?= ballast:$(shell sed -n 's/^appVersion: //p' deploy/chart/Chart.yaml)
+image: ## the image, by docker (or another: DOCKER=podman), called IMAGE
+	$(or $(DOCKER),docker) build --tag $(IMAGE) .
+
+# The device is what every container runtime brings along.
+rootfs: ## what is in the image, in target/rootfs, with BUILT; tried there by chroot (as root)
+	rm -rf target/rootfs
+	deploy/rootfs $(BUILT) target/rootfs
+	mkdir target/rootfs/dev && mknod -m 666 target/rootfs/dev/null c 1 3
+	for command in "ballast --version" "git --version" "ssh -V"; do \
+	  PATH=/usr/bin:/bin chroot --userspec=65532:65532 target/rootfs $$command; \
+	done
+	rm -r target/rootfs/dev
+
+manifests: ## deploy/*.yaml, made from the Helm chart in deploy/chart
+	deploy/render --all
+
+tools: ## build the real Kubernetes, etcd, NATS, metrics-server, Helm and VPA recommender for the tests (minutes, once), and fetch what tests read
+	tools/build kubernetes etcd nats metrics-server helm pynumaflow >/dev/null
 	cd tools/kubernetes && go mod download k8s.io/kubernetes k8s.io/apimachinery sigs.k8s.io/structured-merge-diff/v6
 	cd tools/prometheus && go mod download github.com/prometheus/prometheus
 	cd tools/vpa && go build -o /dev/null ../../tests/oracle/go/vpa/*.go

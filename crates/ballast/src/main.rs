@@ -1,5 +1,7 @@
 //! The Ballast program: the only crate that reads arguments and the environment.
 
+#[cfg(test)]
+mod chart;
 mod commands;
 mod components;
 mod control_plane;

@@ -234,14 +234,14 @@ mod tests {
         .assert_eq(&(bound.into_iter().collect::<Vec<_>>().join("\n") + "\n"));
     }
 
-    /// What runs is bounded in memory, its network too, and no pod that takes calls has an account that may write.
+    /// What runs is bounded in memory, its network too, and no pod that takes calls has an account that may write; where there
+    /// are several, a drain takes one at a time.
     #[test]
     fn pods_are_bounded() {
         for manifest in [SPLIT, SINGLE] {
             let documents = documents(manifest);
-            let policies: Vec<&Value> =
-                documents.iter().filter(|document| document["kind"] == "NetworkPolicy").collect();
-            for set in documents.iter().filter(|document| document["kind"] == "StatefulSet") {
+            let of_kind = |kind: &'static str| documents.iter().filter(move |document| document["kind"] == kind);
+            for set in of_kind("StatefulSet") {
                 let pod = &set["spec"]["template"];
                 for container in pod["spec"]["containers"].as_array().unwrap() {
                     assert!(container["resources"]["limits"]["memory"].is_string(), "{container}");
@@ -250,8 +250,15 @@ mod tests {
                     assert_eq!(args.contains("--roles=gateway"), account == "ballast-gateway", "{args}");
                 }
                 let labels = &pod["metadata"]["labels"];
-                let covers = |policy: &&&Value| policy["spec"]["podSelector"]["matchLabels"] == *labels;
-                assert!(policies.iter().any(|policy| covers(&policy)), "no NetworkPolicy for {labels}");
+                let is_covered = of_kind("NetworkPolicy")
+                    .any(|policy| policy["spec"]["podSelector"]["matchLabels"] == *labels);
+                assert!(is_covered, "no NetworkPolicy for {labels}");
+                let is_kept = of_kind("PodDisruptionBudget")
+                    .any(|budget| budget["spec"]["selector"]["matchLabels"] == *labels);
+                // A budget of one pod would hold up every drain of its node.
+                let is_one_of_several = set["spec"]["replicas"].as_u64() > Some(1);
+                assert_eq!(is_kept, is_one_of_several, "PodDisruptionBudget of {labels}");
+                assert_eq!(is_one_of_several, manifest == SPLIT, "{labels}");
             }
         }
     }

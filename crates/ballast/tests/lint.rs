@@ -112,6 +112,7 @@ fn examples_are_without_errors() {
             "examples/on-demand",
             "examples/graphs",
             "examples/hvpa/mixed.yaml",
+            "deploy",
         ],
         "",
     );

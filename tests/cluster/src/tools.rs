@@ -53,6 +53,11 @@ pub fn kro() -> Result<PathBuf> {
     once(&DIRECTORY, || directory("kro")).map(|directory| directory.join("kro"))
 }
 
+pub fn helm() -> Result<PathBuf> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    once(&DIRECTORY, || directory("helm")).map(|directory| directory.join("helm"))
+}
+
 /// A Python that has Numaflow's SDK.
 pub fn pynumaflow() -> Result<PathBuf> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();

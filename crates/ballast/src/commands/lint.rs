@@ -83,8 +83,9 @@ fn collect(path: &Path, files: &mut Vec<(String, String)>) -> Result<()> {
     for path in below {
         let is_manifest =
             path.extension().is_some_and(|ext| ["yaml", "yml", "json"].iter().any(|known| ext == *known));
-        // A link may lead back here.
-        if is_manifest || path.is_dir() && !path.is_symlink() {
+        // A link may lead back here. A chart's templates are no manifests before Helm has rendered them.
+        let is_searched = path.is_dir() && !path.is_symlink() && !path.join("Chart.yaml").is_file();
+        if is_manifest || is_searched {
             collect(&path, files)?;
         }
     }
