@@ -240,7 +240,8 @@ mod tests {
     fn pods_are_bounded() {
         for manifest in [SPLIT, SINGLE] {
             let documents = documents(manifest);
-            let of_kind = |kind: &'static str| documents.iter().filter(move |document| document["kind"] == kind);
+            let of_kind =
+                |kind: &'static str| documents.iter().filter(move |document| document["kind"] == kind);
             for set in of_kind("StatefulSet") {
                 let pod = &set["spec"]["template"];
                 for container in pod["spec"]["containers"].as_array().unwrap() {
