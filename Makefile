@@ -102,7 +102,7 @@ rootfs: ## what is in the image, in target/rootfs, with BUILT; tried there by ch
 	deploy/rootfs $(BUILT) target/rootfs
 	mkdir target/rootfs/dev && mknod -m 666 target/rootfs/dev/null c 1 3
 	for command in "ballast --version" "git --version" "ssh -V"; do \
-	  PATH=/usr/bin:/bin chroot --userspec=65532:65532 target/rootfs $$command; \
+	  chroot --userspec=65532:65532 target/rootfs $$command; \
 	done
 	rm -r target/rootfs/dev
 
