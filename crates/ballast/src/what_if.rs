@@ -220,9 +220,9 @@ impl Line {
     }
 }
 
-/// The count that there was at a moment, as far as the record goes back.
-fn count_at(records: &[Arc<Record>], at: Timestamp) -> Option<i32> {
-    let before = records.iter().rfind(|record| record.at <= at).map(|record| match record.outcome {
+/// The count that there was until a moment, as far as the record goes back.
+fn count_before(records: &[Arc<Record>], at: Timestamp) -> Option<i32> {
+    let before = records.iter().rfind(|record| record.at < at).map(|record| match record.outcome {
         scaling::Outcome::Written => record.desired,
         _ => record.current,
     });

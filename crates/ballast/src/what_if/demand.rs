@@ -12,7 +12,7 @@ use metrics::View;
 use promql::{Engine, Limits, Plan};
 use scaling::Record;
 
-use super::{Line, Refusal, Replayed, Window, count_at};
+use super::{Line, Refusal, Replayed, Window, count_before};
 use crate::control_plane::LAST_CALL;
 
 /// What the metric store kept.
@@ -53,7 +53,7 @@ pub fn replay(
     let plans = plans(form, name)?;
     let calls = Calls::new(name, records, store, window)?;
     let from = first.max(window.from);
-    let mut replicas = count_at(records, from).unwrap_or(0);
+    let mut replicas = count_before(records, from).unwrap_or(0);
     let (mut memory, mut line) = (Memory::default(), Line::default());
     let mut n_unanswered = 0;
     for now in window.moments(from) {
@@ -210,7 +210,8 @@ mod tests {
     #[test]
     fn the_same_policy_gives_what_happened() {
         expect_test::expect![[r#"
-            12:00:00 1 Active
+            12:00:00 1 WakeUp
+            12:00:05 1 Active
             12:05:05 0 Idle
             12:15:00 1 WakeUp
             12:15:05 1 Active
@@ -222,7 +223,8 @@ mod tests {
     #[test]
     fn another_timeout_sleeps_sooner_or_not_at_all() {
         expect_test::expect![[r#"
-            12:00:00 1 Active
+            12:00:00 1 WakeUp
+            12:00:05 1 Active
             12:01:05 0 Idle
             12:15:00 1 WakeUp
             12:15:05 1 Active
@@ -230,7 +232,8 @@ mod tests {
             until 12:30:00 UTC only the last call before each decision is known, not those between"#]]
         .assert_eq(&replayed("timeoutSecondBeforeSetReplicasMin: 60").unwrap());
         expect_test::expect![[r#"
-            12:00:00 1 Active
+            12:00:00 2 WakeUp
+            12:00:05 2 Active
             12:05:05 1 Idle
             12:15:00 1 Active
             12:20:05 1 Idle

@@ -13,7 +13,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use scaling::Record;
 
-use super::{Line, Refusal, Replayed, Window, count_at};
+use super::{Line, Refusal, Replayed, Window, count_before};
 
 /// A pod that was ready for so long has no start to wait for.
 const LONG_READY: SignedDuration = SignedDuration::from_hours(1);
@@ -45,7 +45,7 @@ pub fn replay(form: &SpecForm, records: &[Arc<Record>], window: &Window<'_>) -> 
         Refusal::Unknown("no decision with a metric was recorded yet, so there is nothing to replay".into())
     })?;
     let from = (*first).max(window.from);
-    let mut replicas = count_at(records, from).unwrap_or(0);
+    let mut replicas = count_before(records, from).unwrap_or(0);
     let (mut memory, mut line) = (Memory::default(), Line::default());
     for now in window.moments(from) {
         window.check()?;
