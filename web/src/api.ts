@@ -1,6 +1,6 @@
 // The operators' port. Paths are relative to /ui/, so that a prefix of a proxy does not matter.
 
-import type { DeadLetter, Decision, RangeAnswer, Status } from "./types";
+import type { ControlChange, Controls, DeadLetter, Decision, RangeAnswer, Replayed, Status } from "./types";
 
 const TOKEN = "ballast-operator-token";
 
@@ -66,12 +66,38 @@ export const replay = (name: string, id: string) =>
 
 export const bury = (name: string, id: string) => ask(dead(name, `/${encodeURIComponent(id)}`), { method: "DELETE" });
 
-const REPLICAS = ["desired", "current", "ready"].map((what) => `slimfaas_autoscaler_${what}_replicas`);
+interface Named {
+  kind: string;
+  namespace: string;
+  name: string;
+}
 
-/** The store keeps what is asked for from then on, for as long as it is asked for. */
+const query = ({ kind, namespace, name }: Named) => new URLSearchParams({ kind, namespace, name }).toString();
+const post = <T>(path: string, body: object) =>
+  json<T>(path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+
+export const lastDecision = (object: Named, signal: AbortSignal) => decisions(`?${query(object)}&each=1`, signal);
+
+export const policyOf = (object: Named) => json<{ policy: string; text: string }>(`api/v1/what-if?${query(object)}`);
+
+export const whatIf = ({ kind, namespace, name }: Named, policy: string) =>
+  post<Replayed>("api/v1/what-if", { kind, namespace, name, policy });
+
+export const controlsOf = (object: Named, signal: AbortSignal) =>
+  json<Controls>(`api/v1/controls?${query(object)}`, { signal });
+
+/** The patch; written only if that is asked for. */
+export const control = ({ kind, namespace, name }: Named, change: ControlChange, write: boolean) =>
+  post<{ patch: unknown; written: boolean }>("api/v1/controls", { kind, namespace, name, ...change, write });
+
+const REPLICAS = ["desired", "current", "ready"].map((what) => `slimfaas_autoscaler_${what}_replicas`);
+const LAST_CALL = "ballast_function_last_call_seconds";
+
+/** The store keeps what is asked for from then on, for as long as it is asked for. The last calls are for replays. */
 export async function keepReplicas(signal: AbortSignal): Promise<void> {
   // Without a sample it would be refused, though asked for it was.
-  const query = `(${REPLICAS.map((name) => `count(${name})`).join(" + ")}) or vector(0)`;
+  const counts = [...REPLICAS, LAST_CALL].map((name) => `count(${name})`);
+  const query = `(${counts.join(" + ")}) or vector(0)`;
   await ask("debug/promql/eval", { method: "POST", body: JSON.stringify({ query }), signal });
 }
 

@@ -3,9 +3,10 @@
 import { expect, test } from "vitest";
 
 import decisionsJson from "./fixtures/decisions.json";
+import objectsJson from "./fixtures/objects.json";
 import queueJson from "./fixtures/queue.json";
 import statusesJson from "./fixtures/statuses.json";
-import type { Decision, Queue, Status } from "./types";
+import type { Decision, DefinitionRow, HvpaRow, PipelineRow, Queue, Row, SetRow, Status, VertexRow } from "./types";
 
 type Keys<T> = Record<keyof Required<T>, true>;
 
@@ -68,4 +69,46 @@ test("statuses are sent with the fields that the page knows", () => {
     ["Queue"],
   );
   expectKeys<Queue>({ Ready: true, InFlight: true, RetryPending: true, Dead: true }, [queue]);
+});
+
+test("objects are sent with the fields that the page knows", () => {
+  const rows = (type: Row["type"]) => objectsJson.filter((row) => row.type === type);
+  const scaled = { type: true, key: true, kind: true, namespace: true, name: true, ready: true, desired: true } as const;
+  const progress = { updated: true, progress: true, reason: true } as const;
+  expectKeys<PipelineRow>(
+    { type: true, key: true, namespace: true, name: true, phase: true, message: true, vertices: true, edges: true },
+    rows("pipeline"),
+  );
+  expectKeys<VertexRow>(
+    { ...scaled, ...progress, pipeline: true, phase: true, message: true, pending: true, rate: true, room: true, backPressure: true },
+    rows("vertex"),
+    ["progress"],
+  );
+  expectKeys<SetRow>(
+    { ...scaled, ...progress, replicas: true, inFlight: true, terminating: true, paused: true, condition: true },
+    rows("set"),
+    ["reason"],
+  );
+  expectKeys<DefinitionRow>(
+    { type: true, key: true, name: true, kind: true, state: true, message: true, instances: true },
+    rows("definition"),
+  );
+  expectKeys<HvpaRow>(
+    {
+      type: true,
+      key: true,
+      kind: true,
+      namespace: true,
+      name: true,
+      target: true,
+      horizontal: true,
+      vertical: true,
+      need: true,
+      applied: true,
+      blocked: true,
+      path: true,
+      condition: true,
+    },
+    rows("hvpa"),
+  );
 });

@@ -3,7 +3,9 @@ import { describe, expect, test } from "vitest";
 import {
   addDecisions,
   ago,
-  commands,
+  command,
+  comparison,
+  fullness,
   keyOf,
   objectsOf,
   pointsOf,
@@ -15,7 +17,7 @@ import {
   timeline,
   type ScaledObject,
 } from "./model";
-import type { Decision, Outcome, Status, Step } from "./types";
+import type { Decision, Outcome, Row, SetRow, Status, Step, VertexRow } from "./types";
 
 const at = (second: number) => new Date(second * 1000).toISOString();
 
@@ -170,11 +172,55 @@ test("so long ago", () => {
   expect(ago(10, 5), "the clock of the browser may be behind").toBe("0 s ago");
 });
 
-test("commands are for one object, whatever its name", () => {
-  expect(commands(object([], status(0, 0))).map(({ line }) => line)).toEqual([
-    "kubectl annotate --overwrite -n default deployment/fib ballast.dev/paused=true",
-    "kubectl annotate --overwrite -n default deployment/fib ballast.dev/dry-run=true",
-    "kubectl annotate --overwrite -n default deployment/fib ballast.dev/paused- ballast.dev/paused-until- ballast.dev/dry-run-",
-  ]);
+test("a command is for one object, whatever its name", () => {
+  const patch = { metadata: { annotations: { "ballast.dev/paused": "true" } } };
+  expect(command(object([], status(0, 0)), patch)).toBe(
+    `kubectl patch -n default deployment/fib --type merge -p '{"metadata":{"annotations":{"ballast.dev/paused":"true"}}}'`,
+  );
   expect(quoted("fib; rm -rf ~'")).toBe(`'fib; rm -rf ~'\\'''`);
+});
+
+test("what was is beside what would have been", () => {
+  const was = [
+    { at: 50, current: 1 },
+    { at: 120, current: 3 },
+    { at: 130, ready: 2 },
+  ];
+  const would = [
+    { at: at(100), replicas: 2 },
+    { at: at(140), replicas: 1 },
+  ];
+  expect(comparison(was, would, 100, 200)).toEqual([
+    [100, 120, 130, 140, 200],
+    [1, 3, 3, 3, 3],
+    [2, 2, 2, 1, 1],
+  ]);
+});
+
+test("vertices and Sets are objects too, with or without a decision", () => {
+  const row: VertexRow = {
+    type: "vertex",
+    key: "scaled/Vertex/shop/orders-in",
+    kind: "Vertex",
+    namespace: "shop",
+    name: "orders-in",
+    ready: 1,
+    desired: 2,
+    phase: "Running",
+  };
+  const only = (one: Row) => objectsOf(new Map(), [], [one])[0] as ScaledObject;
+  const words = (one: Row) => {
+    const { tone, words } = stateOf(only(one));
+    return `${tone} ${words}`;
+  };
+  const set: SetRow = { ...row, type: "set", replicas: 2, inFlight: 0, terminating: 0, paused: false, updated: 1 };
+  expect(only(row).key).toBe("Vertex/shop/orders-in");
+  expect(words(row)).toBe("busy 1 of 2 ready");
+  expect(words({ ...row, ready: 2 })).toBe("good 2 of 2 ready");
+  expect(words({ ...row, ready: 0, desired: 0 })).toBe("asleep asleep");
+  expect(words({ ...row, phase: "Failed" })).toBe("bad failed");
+  expect(words({ ...set, ready: 2 })).toBe("busy 2 of 2 ready");
+  expect(words({ ...set, ready: 2, updated: 2 })).toBe("good 2 of 2 ready");
+  expect(words({ ...set, paused: true })).toBe("held 1 of 2 ready, paused");
+  expect([fullness(row), fullness({ ...row, pending: 80, room: 160 })]).toEqual([undefined, 0.5]);
 });

@@ -1,6 +1,6 @@
 // What is shown, worked out of what the port answers. No clock, no network, no page: all of it is tested as it stands.
 
-import type { Amount, Decision, Outcome, RangeAnswer, Status, Step } from "./types";
+import type { Amount, Decision, HvpaRow, Outcome, RangeAnswer, Row, SetRow, Status, Step, VertexRow } from "./types";
 
 /** As many as the server keeps of an object. */
 const KEPT = 20;
@@ -14,7 +14,11 @@ export interface ScaledObject {
   decisions: Decision[];
   /** Only functions on demand have one. */
   status?: Status;
+  /** Of vertices, Sets and Hvpas. */
+  row?: ScaledRow;
 }
+
+export type ScaledRow = VertexRow | SetRow | HvpaRow;
 
 export type Tone = "asleep" | "busy" | "good" | "bad" | "held";
 
@@ -57,8 +61,12 @@ export function shownAmount(amount: Amount | string): string {
   return typeof amount === "object" ? JSON.stringify(amount) : String(amount);
 }
 
-/** All objects that somebody decided about or that have a status, whatever their kind, by kind, namespace and name. */
-export function objectsOf(decisions: ReadonlyMap<string, Decision[]>, statuses: Iterable<Status>): ScaledObject[] {
+/** All objects that somebody decided about or tells of, whatever their kind, by kind, namespace and name. */
+export function objectsOf(
+  decisions: ReadonlyMap<string, Decision[]>,
+  statuses: Iterable<Status>,
+  rows: Iterable<Row> = [],
+): ScaledObject[] {
   const objects = new Map<string, ScaledObject>();
   for (const [key, known] of decisions) {
     const last = known.at(-1);
@@ -68,6 +76,12 @@ export function objectsOf(decisions: ReadonlyMap<string, Decision[]>, statuses: 
     const object = { kind: status.PodType, namespace: status.Namespace, name: status.Name };
     const key = keyOf(object);
     objects.set(key, { key, ...object, decisions: objects.get(key)?.decisions ?? [], status });
+  }
+  for (const row of rows) {
+    if (row.type === "pipeline" || row.type === "definition") continue;
+    const { kind, namespace, name } = row;
+    const key = keyOf({ kind, namespace, name });
+    objects.set(key, { ...(objects.get(key) ?? { key, kind, namespace, name, decisions: [] }), row });
   }
   const words = (object: ScaledObject) => [object.kind, object.namespace, object.name];
   return [...objects.values()].sort((one, other) => {
@@ -111,7 +125,7 @@ export function stateOf(object: ScaledObject): State {
   const { status } = object;
   const last = object.decisions.at(-1);
   const held = last && heldBy(last.outcome);
-  const state = status ? functionState(status) : decidedState(last);
+  const state = status ? functionState(status) : (rowState(object.row) ?? decidedState(last));
   if (held === undefined || state.tone === "bad") return state;
   return { tone: "held", words: `${state.words}, ${held.startsWith("dry run") ? "dry run" : "paused"}` };
 }
@@ -123,6 +137,23 @@ function functionState(status: Status): State {
   if (requested === 0 && status.HeldCalls === 0) return ready === 0 ? asleep : { tone: "busy", words: "falling asleep" };
   if (ready === 0) return { tone: "busy", words: "waking" };
   return { tone: ready < requested ? "busy" : "good", words: `${ready} of ${requested} ready` };
+}
+
+/** None where the last decision says all there is to say. */
+function rowState(row: ScaledRow | undefined): State | undefined {
+  if (!row || row.type === "hvpa") return undefined;
+  const { ready, desired } = row;
+  if (row.type === "set" && row.paused) return { tone: "held", words: `${ready} of ${desired} ready, paused` };
+  if (row.type === "set" && row.condition?.type === "ReplicaFailure") return { tone: "bad", words: "writes fail" };
+  if (row.type === "vertex" && row.phase === "Failed") return { tone: "bad", words: "failed" };
+  if (desired === 0) return ready === 0 ? asleep : { tone: "busy", words: "falling asleep" };
+  const isSettled = ready === desired && (row.type === "vertex" || row.updated === desired);
+  return { tone: isSettled ? "good" : "busy", words: `${ready} of ${desired} ready` };
+}
+
+/** How full its buffers are, from 0 to 1 and beyond. */
+export function fullness({ pending, room }: VertexRow): number | undefined {
+  return pending === undefined || room === undefined ? undefined : pending / Math.max(1, room);
 }
 
 const asleep: State = { tone: "asleep", words: "asleep" };
@@ -246,20 +277,28 @@ export function ago(from: number, now: number): string {
   return `${Math.floor(past / 86_400)} d ago`;
 }
 
-export interface Command {
-  what: string;
-  line: string;
+/** The command that writes a patch with the rights of whoever runs it. */
+export function command(object: { kind: string; namespace: string; name: string }, patch: unknown): string {
+  const target = quoted(`${object.kind.toLowerCase()}/${object.name}`);
+  return `kubectl patch -n ${quoted(object.namespace)} ${target} --type merge -p ${quoted(JSON.stringify(patch))}`;
 }
 
-/** The commands that pause an object, try it without writing, and take both back. */
-export function commands(object: ScaledObject): Command[] {
-  const target = quoted(`${object.kind.toLowerCase()}/${object.name}`);
-  const annotate = `kubectl annotate --overwrite -n ${quoted(object.namespace)} ${target}`;
-  return [
-    { what: "Pause: decide and explain, write nothing", line: `${annotate} ballast.dev/paused=true` },
-    { what: "Dry run: show what would be done", line: `${annotate} ballast.dev/dry-run=true` },
-    { what: "Write again", line: `${annotate} ballast.dev/paused- ballast.dev/paused-until- ballast.dev/dry-run-` },
+/** Columns for a chart of what was and what would have been, in the time of the replay. */
+export function comparison(
+  was: Point[],
+  would: { at: string; replicas: number }[],
+  from: number,
+  to: number,
+): [number[], ...(number | null)[][]] {
+  // As one kind of point: timeline() holds each count until another is known.
+  const points = [
+    ...was.map(({ at, current }): Point => ({ at, current })),
+    ...would.map(({ at, replicas }): Point => ({ at: seconds(at), desired: replicas })),
   ];
+  const before = points.filter(({ at, current }) => at < from && current !== undefined).sort((a, b) => a.at - b.at);
+  const begin: Point = { at: from, current: before.at(-1)?.current };
+  const [times, desired, current] = timeline([begin, ...points.filter(({ at }) => at >= from)], to);
+  return [times, current ?? [], desired ?? []];
 }
 
 /** One word for a shell, whatever is in it. */

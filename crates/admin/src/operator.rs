@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::stream::BoxStream;
+use futures::{future::BoxFuture, stream::BoxStream};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode, header, request};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full};
@@ -25,15 +25,17 @@ pub struct Options {
     pub token: Option<String>,
     pub limits: Limits,
     /// Who knows the decisions that `/api/v1/decisions` tells.
-    pub decisions: Option<Decisions>,
+    pub decisions: Option<Feed>,
+    /// Who knows the objects that `/api/v1/objects` tells.
+    pub objects: Option<Feed>,
 }
 
-/// Gives the decisions that pass the filters, as JSON. A filter is a name and a value, such as `kind` and `Deployment`.
+/// Gives what passes the filters, as JSON. A filter is a name and a value, such as `kind` and `Deployment`.
 #[derive(Clone)]
-pub struct Decisions {
-    /// Those that are known.
+pub struct Feed {
+    /// What is known.
     pub tell: Arc<Tell>,
-    /// The same one by one, then each new one, as it comes.
+    /// The same, then each change as it comes.
     pub follow: Arc<Follow>,
 }
 
@@ -44,9 +46,9 @@ type Follow = dyn Fn(Filters) -> BoxStream<'static, Event> + Send + Sync;
 /// A server-sent event: its name and what it tells.
 pub type Event = (&'static str, serde_json::Value);
 
-impl std::fmt::Debug for Decisions {
+impl std::fmt::Debug for Feed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Decisions")
+        f.write_str("Feed")
     }
 }
 
@@ -69,7 +71,7 @@ pub struct Limits {
     pub waiting: usize,
     /// Bytes of all answers that their clients have not read yet.
     pub answers: usize,
-    /// Clients that follow decisions.
+    /// Clients that follow decisions or objects.
     pub followers: usize,
 }
 
@@ -98,6 +100,7 @@ pub struct Operator {
     guard: Option<Guard>,
     pages: Option<Pages>,
     more: Option<More>,
+    actions: Option<Actions>,
     shared: Arc<Shared>,
 }
 
@@ -112,6 +115,17 @@ pub type Pages = Arc<dyn Fn(&request::Parts) -> Option<Reply> + Send + Sync>;
 pub type More =
     Arc<dyn Fn(&request::Parts) -> Option<Pin<Box<dyn Future<Output = Answer> + Send>>> + Send + Sync>;
 
+/// Does what is asked for with a body of at most [`Limits::body`] bytes; none if the path is not theirs. A refusal is a
+/// status and a message for the person who asked.
+pub type Actions = Arc<
+    dyn Fn(
+            &request::Parts,
+            Bytes,
+        ) -> Option<BoxFuture<'static, Result<serde_json::Value, (StatusCode, String)>>>
+        + Send
+        + Sync,
+>;
+
 pub(crate) struct Shared {
     pub(crate) runner: Runner,
     pub(crate) database: Database,
@@ -122,7 +136,8 @@ pub(crate) struct Shared {
     answers: Arc<Semaphore>,
     scraper: Option<Handle>,
     exposed: Vec<Arc<dyn Exposed>>,
-    decisions: Option<Decisions>,
+    decisions: Option<Feed>,
+    objects: Option<Feed>,
     followers: Arc<Semaphore>,
 }
 
@@ -164,7 +179,7 @@ impl Operator {
         let limits = options.limits;
         let runner = Runner::new(database.clone(), clock.clone(), limits);
         let started = clock.now();
-        let decisions = options.decisions;
+        let Options { token, decisions, objects, .. } = options;
         let answers = Arc::new(Semaphore::new(limits.answers / UNIT));
         let followers = Arc::new(Semaphore::new(limits.followers));
         let shared = Shared {
@@ -177,15 +192,17 @@ impl Operator {
             scraper,
             exposed,
             decisions,
+            objects,
             followers,
         };
-        let token = options.token.map(Into::into);
-        Self { token, guard: None, pages: None, more: None, shared: Arc::new(shared) }
+        let token = token.map(Into::into);
+        Self { token, guard: None, pages: None, more: None, actions: None, shared: Arc::new(shared) }
     }
 
-    /// The same, for a port whose owner has looked at who asks.
+    /// The same, for a port whose owner has looked at who asks. It only tells: nothing can be done there.
     pub fn without_token(&self) -> Self {
-        Self { token: None, guard: None, pages: None, more: None, shared: self.shared.clone() }
+        let shared = self.shared.clone();
+        Self { token: None, guard: None, pages: None, more: None, actions: None, shared }
     }
 
     pub fn with_guard(self, guard: Guard) -> Self {
@@ -198,6 +215,10 @@ impl Operator {
 
     pub fn with_more(self, more: More) -> Self {
         Self { more: Some(more), ..self }
+    }
+
+    pub fn with_actions(self, actions: Actions) -> Self {
+        Self { actions: Some(actions), ..self }
     }
 
     /// Whether a path is one of ours, for ports that serve other things too.
@@ -252,14 +273,19 @@ impl Operator {
             Ok(body) => body,
             Err(refused) => return refused,
         };
+        if let Some(action) = self.actions.as_ref().and_then(|actions| actions(&head, body.clone())) {
+            return match action.await {
+                Ok(answer) => reply::json(StatusCode::OK, &answer),
+                Err((status, why)) => reply::error(status, &why),
+            };
+        }
         let path = head.uri.path();
         if let Some(rest) = path.strip_prefix("/api/v1/") {
             let form = Form::new(head.uri.query(), &head.method, &head.headers, &body);
-            if rest == "decisions" {
-                return match (&self.shared.decisions, &head.method) {
-                    (_, method) if *method != Method::GET => reply::wrong_method("GET"),
-                    (Some(decisions), _) => reply::json(StatusCode::OK, &(decisions.tell)(form.pairs())),
-                    (None, _) => reply::error(StatusCode::NOT_FOUND, "nothing is decided here"),
+            if let Some(feed) = self.shared.feed(path) {
+                return match &head.method {
+                    &Method::GET => reply::json(StatusCode::OK, &(feed.tell)(form.pairs())),
+                    _ => reply::wrong_method("GET"),
                 };
             }
             return prometheus::answer(&self.shared, &head.method, rest, form).await;
@@ -308,25 +334,30 @@ impl Shared {
         Reply::from_parts(head, Full::new(Bytes::from_owner(Held { bytes, _permit: permit })))
     }
 
-    /// Decisions as server-sent events, if that is what is asked for.
+    fn feed(&self, path: &str) -> Option<&Feed> {
+        match path {
+            "/api/v1/decisions" => self.decisions.as_ref(),
+            "/api/v1/objects" => self.objects.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Decisions or objects as server-sent events, if that is what is asked for.
     fn followed(&self, head: &request::Parts) -> Option<Answer> {
         let wants_events = head
             .headers
             .get(header::ACCEPT)
             .is_some_and(|accept| accept.to_str().is_ok_and(|accept| accept.contains("text/event-stream")));
-        let decisions = self.decisions.as_ref().filter(|_| wants_events)?;
-        if head.uri.path() != "/api/v1/decisions" || head.method != Method::GET {
-            return None;
-        }
+        let feed = self.feed(head.uri.path()).filter(|_| wants_events && head.method == Method::GET)?;
         let Ok(place) = self.followers.clone().try_acquire_owned() else {
             return Some(reply::boxed(reply::error(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "too many clients follow the decisions already: ask without Accept: text/event-stream",
+                "too many clients follow decisions and objects already: ask without Accept: text/event-stream",
             )));
         };
         let query = head.uri.query().unwrap_or_default();
         let filters = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        Some(reply::events((decisions.follow)(filters), place))
+        Some(reply::events((feed.follow)(filters), place))
     }
 
     pub(crate) fn scraper(&self) -> Option<&Handle> {

@@ -289,7 +289,7 @@ async fn guards_and_other_parts() {
 #[tokio::test]
 async fn decisions_are_followed_by_so_many_clients_and_no_more() {
     let event = || ("decision", serde_json::json!({"desired": 3}));
-    let decisions = crate::Decisions {
+    let decisions = crate::Feed {
         tell: Arc::new(|_| serde_json::json!([{"desired": 3}])),
         follow: Arc::new(move |filters| {
             assert_eq!(filters, [("name".to_owned(), "fib".to_owned())]);

@@ -7,8 +7,10 @@
 //!            scraping ──▶ demand ──▶ scale writes (the master's)
 //! ```
 
+mod actions;
 mod exposed;
 mod mastership;
+mod objects;
 
 use std::{
     net::{Ipv4Addr, SocketAddr},
@@ -25,12 +27,14 @@ use controllers::{
 };
 use engine::{Engine, Scope, Supervisor};
 use exposed::Figures;
+pub use exposed::LAST_CALL;
 use gateway::{Dispatcher, Gateway, OperatorPaths};
 use mastership::{Led, Mastership};
 use metrics::{
     Database,
     scrape::{self, Scraper, SystemClock},
 };
+use objects::Objects;
 use ondemand::{
     Activity, Catalog,
     sharing::{self, Sharing},
@@ -39,7 +43,7 @@ use scaling::{Claims, History};
 use tokio::{net::TcpListener, sync::watch, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-use crate::components::Chosen;
+use crate::{components::Chosen, what_if::WhatIf};
 
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -186,9 +190,11 @@ impl ControlPlane {
             Scraper::new(database.clone(), scrape_options, Arc::new(SystemClock));
         supervisor.run("scraper", scraper.run(stop.clone().cancelled_owned()));
 
+        let objects = Objects::new(&engine, &history, &led, &options);
         let operator_options = admin::Options {
             token: options.operator_token.clone(),
             decisions: Some(exposed::decisions(&history)),
+            objects: Some(objects.feed()),
             ..admin::Options::default()
         };
         let figures = Figures {
@@ -211,7 +217,9 @@ impl ControlPlane {
             operator_options,
         );
 
-        let operator = exposed::with_gateway(operator, &figures, &options);
+        let what_if = WhatIf::new(&history, &catalog, &database, engine.client(), options.scrape_interval);
+        let actions = actions::answer(what_if, objects, engine.client().clone());
+        let operator = exposed::with_gateway(operator, actions, &figures, &options);
         let mounted = (options.gateway_options.operator_paths != OperatorPaths::Off).then_some(&operator);
         let hooks = exposed::hooks(&figures, mounted, &view, options.also_ready.clone());
         let gateway = Gateway::new(gateway::Parts {
@@ -238,7 +246,13 @@ impl ControlPlane {
                 store: store.clone(),
                 node: options.node.clone(),
                 interval: options.scrape_interval,
-                own: exposed::own_gauges(catalog, store.clone(), history.clone(), database.clone()),
+                own: exposed::own_gauges(
+                    catalog,
+                    activity.clone(),
+                    store.clone(),
+                    history.clone(),
+                    database.clone(),
+                ),
             },
             stop.clone().cancelled_owned(),
         );

@@ -14,8 +14,10 @@ mod operator;
 mod output;
 mod permissions;
 mod running;
+mod scaled;
 mod signals;
 mod waiting;
+mod what_if;
 
 use std::process::ExitCode;
 

@@ -48,5 +48,5 @@ pub use async_calls::{Dispatcher, QueueGauges};
 pub use body::{Body, BoxError};
 pub use gateway::{Gateway, Parts};
 pub use metrics::{Family, Kind, Metrics, Sample, render};
-pub use operators::check_local;
+pub use operators::{check_local, check_same_origin};
 pub use options::{Cors, Hooks, MoreMetrics, MoreReady, MoreStatus, Mount, OperatorPaths, Options, Serve};

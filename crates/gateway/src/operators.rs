@@ -146,11 +146,26 @@ impl Gateway {
 /// # Errors
 /// Why not.
 pub fn check_local(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
-    let host = uri.authority().map(|authority| authority.as_str());
-    let host = host.or_else(|| headers.get(header::HOST)?.to_str().ok());
-    let Some(host) = host.filter(|host| is_loopback(host)) else {
+    let Some(host) = host_of(headers, uri).filter(|host| is_loopback(host)) else {
         return Err("this path answers only requests to localhost or 127.0.0.1");
     };
+    check_origin(headers, host)
+}
+
+/// Refuses what a page of another origin sends: with the browser's help, it would act as whoever has it open.
+///
+/// # Errors
+/// As above.
+pub fn check_same_origin(headers: &HeaderMap, uri: &Uri) -> Result<(), &'static str> {
+    check_origin(headers, host_of(headers, uri).unwrap_or_default())
+}
+
+fn host_of<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> Option<&'a str> {
+    let host = uri.authority().map(|authority| authority.as_str());
+    host.or_else(|| headers.get(header::HOST)?.to_str().ok())
+}
+
+fn check_origin(headers: &HeaderMap, host: &str) -> Result<(), &'static str> {
     let is_same_origin = |origin: &str| {
         let authority = origin.split_once("://").map(|(_, authority)| authority);
         authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))

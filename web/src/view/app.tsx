@@ -2,15 +2,16 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import type { Live } from "../live";
 import { objectsOf, stateOf, type ScaledObject } from "../model";
+import { GraphList } from "./graphs";
 import { useHash, useNews, useTheme, type Theme } from "./hooks";
 import { ObjectPage } from "./object";
 import { Overview } from "./overview";
+import { PipelineList, PipelinePage } from "./pipelines";
 
 export function App({ live }: { live: Live }) {
   useNews(live);
   const hash = useHash();
-  const objects = objectsOf(live.decisions, live.statuses.values());
-  const key = /^#\/object\/(.+)$/.exec(hash)?.[1];
+  const objects = objectsOf(live.decisions, live.statuses.values(), live.rows.values());
   return (
     <>
       <a class="skip" href="#main" onClick={focusMain}>
@@ -21,20 +22,57 @@ export function App({ live }: { live: Live }) {
           <img src="./icon.svg" alt="" width="28" height="28" />
           Ballast
         </a>
+        <Pages hash={hash} />
         <ConnectionBadge live={live} />
         <ThemeSwitch />
       </header>
       <main id="main" tabIndex={-1}>
-        {live.connection === "token" ? (
-          <TokenForm live={live} />
-        ) : key === undefined ? (
-          <Overview objects={objects} isFilled={live.isFilled} />
-        ) : (
-          <ObjectPage key={key} live={live} objectKey={key} object={objects.find((object) => object.key === key)} />
-        )}
+        {live.needsToken ? <TokenForm live={live} /> : <Page live={live} hash={hash} objects={objects} />}
       </main>
       <Announcer objects={objects} />
     </>
+  );
+}
+
+function Page({ live, hash, objects }: { live: Live; hash: string; objects: ScaledObject[] }) {
+  const [, page = "", ...rest] = hash.slice(1).split("/");
+  const rows = { rows: live.rows, isFilled: live.areRowsFilled };
+  if (page === "object" && rest.length > 0) {
+    const key = rest.join("/");
+    return <ObjectPage key={key} live={live} objectKey={key} object={objects.find((object) => object.key === key)} />;
+  }
+  const [namespace, name] = rest.map(decoded);
+  if (page === "pipelines" && namespace && name) return <PipelinePage {...rows} namespace={namespace} name={name} />;
+  if (page === "pipelines") return <PipelineList {...rows} />;
+  if (page === "graphs") return <GraphList {...rows} />;
+  return <Overview objects={objects} isFilled={live.isFilled} />;
+}
+
+/** An address that somebody typed may not be one. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+function Pages({ hash }: { hash: string }) {
+  const pages = [
+    ["#/", "Objects"],
+    ["#/pipelines", "Pipelines"],
+    ["#/graphs", "Graphs and Sets"],
+  ] as const;
+  const isHere = (href: string) =>
+    href === "#/" ? !pages.some(([other]) => other !== "#/" && hash.startsWith(other)) : hash.startsWith(href);
+  return (
+    <nav class="pages" aria-label="Pages">
+      {pages.map(([href, words]) => (
+        <a key={href} href={href} aria-current={isHere(href) ? "page" : undefined}>
+          {words}
+        </a>
+      ))}
+    </nav>
   );
 }
 
@@ -93,6 +131,11 @@ function TokenForm({ live }: { live: Live }) {
           onInput={(event) => setToken(event.currentTarget.value)}
         />
       </label>
+      {live.nRefused > 0 && (
+        <p role="alert" key={live.nRefused} class="troubles">
+          This token was refused.
+        </p>
+      )}
       <button type="submit">Continue</button>
     </form>
   );

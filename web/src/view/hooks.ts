@@ -29,6 +29,18 @@ export function useTask(task: (signal: AbortSignal) => Promise<void>, about: unk
   }, about);
 }
 
+export function useMedia(query: string): boolean {
+  const [matches, setMatches] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const list = matchMedia(query);
+    const changed = () => setMatches(list.matches);
+    changed();
+    list.addEventListener("change", changed);
+    return () => list.removeEventListener("change", changed);
+  }, [query]);
+  return matches;
+}
+
 export function useHash(): string {
   const [hash, setHash] = useState(() => location.hash);
   useEffect(() => {

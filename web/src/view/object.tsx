@@ -2,17 +2,22 @@ import { useEffect, useRef, useState } from "preact/hooks";
 
 import * as api from "../api";
 import { pause, type Live } from "../live";
-import { commands, pointsOf, replicas, seconds, storedPoints, timeline, type Point, type ScaledObject } from "../model";
+import { pointsOf, replicas, seconds, storedPoints, timeline, type Point, type ScaledObject } from "../model";
 import type { Decision, Status } from "../types";
 import { Chart, type Line, type Mark } from "./chart";
+import { Controls } from "./controls";
 import { DeadLetters } from "./dead";
 import { Chain, DecisionList } from "./decisions";
 import { useNow, useTask } from "./hooks";
 import { Kind, StateBadge } from "./overview";
+import { RowCards } from "./row";
 import { Triggers } from "./triggers";
+import { WhatIf } from "./whatif";
 
 /** How often an open function is asked about by itself: calls that wait are not in the stream. */
 const LOOK = 1_000;
+/** How often its last decision is asked for: that the same is decided on other figures is not in the stream either. */
+const FIGURES = 2_000;
 /** How often the metric store is asked, which is filled every few seconds. */
 const STORED = 15_000;
 /** What the metric store keeps. */
@@ -38,7 +43,7 @@ export function ObjectPage({ live, objectKey, object }: Props) {
   const [chosenAt, choose] = useState<string>();
   const [stored, setStored] = useState<Point[]>([]);
   const isFunction = object?.status !== undefined;
-  const name = object?.name ?? "";
+  const { kind, namespace = "", name = "" } = object ?? {};
 
   useEffect(() => title.current?.focus(), [objectKey]);
   useTask(
@@ -52,6 +57,18 @@ export function ObjectPage({ live, objectKey, object }: Props) {
       }
     },
     [name, isFunction],
+  );
+  useTask(
+    async (signal) => {
+      while (kind !== undefined && !signal.aborted) {
+        if (!document.hidden) {
+          const last = await api.lastDecision({ kind, namespace, name }, signal).catch(() => []);
+          if (!signal.aborted) live.heardDecisions(last);
+        }
+        await pause(FIGURES, signal);
+      }
+    },
+    [kind, namespace, name],
   );
   useTask(
     async (signal) => {
@@ -73,6 +90,8 @@ export function ObjectPage({ live, objectKey, object }: Props) {
   const { decisions, status } = object;
   const chosen = decisions.find((decision) => decision.at === chosenAt) ?? decisions.at(-1);
   const span = chosenSpan ?? spanFor(decisions, now);
+  const points = [...pointsOf(decisions), ...stored, ...(live.points.get(objectKey) ?? [])];
+  const canReplay = status !== undefined || decisions.at(-1)?.policy === "hpa";
   const pick = (at: number) => choose(nearest(decisions, at)?.at);
   return (
     <>
@@ -89,13 +108,14 @@ export function ObjectPage({ live, objectKey, object }: Props) {
       </div>
       {status && <Troubles status={status} />}
       {status && <Figures status={status} />}
+      {object.row && <RowCards row={object.row} />}
       <section class="card" aria-labelledby="replicas">
         <div class="head">
           <h2 id="replicas">Replicas</h2>
           <SpanChoice span={span} onChange={setSpan} />
         </div>
         <ReplicaChart
-          points={[...pointsOf(decisions), ...stored, ...(live.points.get(objectKey) ?? [])]}
+          points={points}
           decisions={decisions}
           chosen={chosen}
           now={now}
@@ -109,6 +129,7 @@ export function ObjectPage({ live, objectKey, object }: Props) {
         <Chain decision={chosen} />
       </div>
       {status && <DeadLetters name={status.Name} count={status.Queue?.Dead} />}
+      {canReplay && <WhatIf object={object} points={points} />}
       <Controls object={object} />
     </>
   );
@@ -238,39 +259,5 @@ function Figures({ status }: { status: Status }) {
         </div>
       ))}
     </dl>
-  );
-}
-
-/** The operators' port writes nothing to Kubernetes; kubectl does, with the rights of whoever runs it. */
-function Controls({ object }: { object: ScaledObject }) {
-  return (
-    <section class="card" aria-labelledby="controls">
-      <h2 id="controls">Pause and dry run</h2>
-      <p>Annotations say so, and the next decision heeds them. These commands set them:</p>
-      <ul class="commands">
-        {commands(object).map((command) => (
-          <li key={command.what}>
-            <span>{command.what}</span>
-            <code>{command.line}</code>
-            <CopyButton text={command.line} what={command.what} />
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-function CopyButton({ text, what }: { text: string; what: string }) {
-  const [words, setWords] = useState("Copy");
-  const copy = () =>
-    // Without TLS, browsers lend the clipboard to pages of this machine only.
-    Promise.resolve(navigator.clipboard?.writeText(text) ?? Promise.reject(new Error("no clipboard"))).then(
-      () => setWords("Copied"),
-      () => setWords("Select the text to copy it"),
-    );
-  return (
-    <button type="button" aria-label={`${words}: ${what}`} onClick={copy}>
-      {words}
-    </button>
   );
 }

@@ -142,7 +142,10 @@ export function StateBadge({ object }: { object: ScaledObject }) {
 
 function Replicas({ object }: { object: ScaledObject }) {
   const last = object.decisions.at(-1);
-  const desired = (last && replicas(last.desired)) ?? object.status?.NumberRequested;
+  const { row } = object;
+  const own = object.status?.NumberRequested ?? (row && row.type !== "hvpa" ? row.desired : undefined);
+  // A decision about a Set is about its instances, one pass at a time.
+  const desired = (row?.type === "set" ? own : undefined) ?? (last && replicas(last.desired)) ?? own;
   return <span class="number">{desired ?? "–"}</span>;
 }
 

@@ -12,12 +12,9 @@ use k8s_openapi::{
     api::{apps::v1 as apps, core::v1 as core},
     apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition,
 };
-use kube::{
-    Api, Resource, ResourceExt,
-    api::{DynamicObject, ListParams},
-};
+use kube::{Api, Resource, api::ListParams};
 use serde::{Serialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -26,6 +23,7 @@ use tokio::{
 use crate::{
     output::{self, Format},
     running::{self, Running},
+    scaled::Scaled,
 };
 
 /// For the gateway's answer: whoever asks wants to know now.
@@ -80,26 +78,6 @@ struct Workload {
     name: String,
     ready: i32,
     desired: i32,
-}
-
-/// Something with a count of its own that is none of Kubernetes' own workloads.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Scaled {
-    kind: String,
-    namespace: String,
-    name: String,
-    ready: u64,
-    desired: u64,
-    /// How many are as the newest template wants them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    updated: Option<u64>,
-    /// What is being done, or waited for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    progress: Option<String>,
-    /// Why there are so many: the last decision.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<String>,
 }
 
 /// One object with a count.
@@ -197,7 +175,9 @@ async fn scaled(client: &kube::Client) -> Result<Vec<Scaled>> {
     let mut scaled = Vec::new();
     for kind in kinds {
         let api = engine::execute::api(client, &kind, None);
-        scaled.extend(list(&api).await?.iter().map(|object| Scaled::read(&kind, object)));
+        scaled.extend(
+            list(&api).await?.iter().map(|object| Scaled::read(&kind, &object.metadata, &object.data)),
+        );
     }
     Ok(scaled)
 }
@@ -208,41 +188,6 @@ async fn list<K: Clone + DeserializeOwned + Debug>(api: &Api<K>) -> Result<Vec<K
         Ok(list) => Ok(list.items),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(Vec::new()),
         Err(error) => Err(error.into()),
-    }
-}
-
-impl Scaled {
-    fn read(kind: &Kind, object: &DynamicObject) -> Self {
-        let at = |pointer: &str| object.data.pointer(pointer);
-        let count = |pointer: &str| at(pointer).and_then(Value::as_u64);
-        let conditions = at("/status/conditions").and_then(Value::as_array);
-        let progressing = conditions
-            .into_iter()
-            .flatten()
-            .find(|condition| condition["type"] == "Progressing" && condition["status"] != "False");
-        Self {
-            kind: kind.kind.to_string(),
-            namespace: object.namespace().unwrap_or_default(),
-            name: object.name_any(),
-            ready: count("/status/readyReplicas").unwrap_or(0),
-            desired: count("/spec/replicas").unwrap_or(1),
-            updated: count("/status/updatedReplicas"),
-            progress: progressing.and_then(|condition| condition["message"].as_str().map(str::to_owned)),
-            reason: None,
-        }
-    }
-
-    fn line(&self) -> String {
-        let Self { kind, namespace, name, ready, desired, updated, progress, reason } = self;
-        let state = match (desired, ready) {
-            (0, 0) => "asleep".to_owned(),
-            _ => format!("{ready} of {desired} ready"),
-        };
-        let updated = updated.filter(|updated| updated < desired);
-        let updated = updated.map(|updated| format!(", {updated} up to date")).unwrap_or_default();
-        let progress = progress.as_ref().map(|progress| format!(" ({progress})")).unwrap_or_default();
-        let reason = reason.as_ref().map(|reason| format!("  {reason}")).unwrap_or_default();
-        format!("{kind:<12} {namespace}/{name}: {state}{updated}{progress}{reason}")
     }
 }
 
@@ -370,34 +315,5 @@ impl Report {
         self.failures
             .iter()
             .map(|Failure { namespace, pod, why }| format!("pod {namespace}/{pod} does not start: {why}"))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use expect_test::expect;
-
-    use super::*;
-
-    #[test]
-    fn a_rollout_is_shown_with_its_progress() {
-        let kind = Kind::namespaced("kro.run", "v1alpha1", "WebAppSet", "webappsets");
-        let shown = |replicas: u64, status: Value| {
-            let object = json!({
-                "metadata": {"name": "tenants", "namespace": "shop"},
-                "spec": {"replicas": replicas}, "status": status,
-            });
-            Scaled::read(&kind, &serde_json::from_value(object).expect("test data")).line()
-        };
-        let progressing =
-            |status: &str| json!({"type": "Progressing", "status": status, "message": "2 to go"});
-        let rolling_out =
-            json!({"readyReplicas": 2, "updatedReplicas": 1, "conditions": [progressing("True")]});
-        let settled = json!({"readyReplicas": 3, "updatedReplicas": 3, "conditions": [progressing("False")]});
-        expect![[r#"
-            WebAppSet    shop/tenants: 2 of 3 ready, 1 up to date (2 to go)
-            WebAppSet    shop/tenants: 3 of 3 ready
-            WebAppSet    shop/tenants: asleep"#]]
-        .assert_eq(&[shown(3, rolling_out), shown(3, settled), shown(0, json!({}))].join("\n"));
     }
 }

@@ -16,13 +16,15 @@ use futures::{
 use gateway::{Gateway, Hooks, Mount, QueueGauges};
 use jiff::Timestamp;
 use metrics::{Database, Gauge, scrape};
-use ondemand::Catalog;
+use ondemand::{Activity, Catalog};
 use scaling::{History, Object, Record};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::{Check, Options, mastership::Led};
 
+/// When a function was last called, in seconds since 1970; 0 if never. For replays of what was.
+pub const LAST_CALL: &str = "ballast_function_last_call_seconds";
 /// The policy whose decisions stand in a function's status.
 const POLICY: &str = "demand";
 
@@ -175,7 +177,13 @@ fn queue_lengths(counts: &store::Counts) -> Value {
 
 /// The operators' port serves the dashboard, and what the gateway has for operators. Where a token is asked for, or the
 /// port can be reached by other names, only that no page of another origin is behind a request can be checked.
-pub fn with_gateway(operator: Operator, figures: &Figures, options: &Options) -> Operator {
+pub fn with_gateway(
+    operator: Operator,
+    actions: admin::Actions,
+    figures: &Figures,
+    options: &Options,
+) -> Operator {
+    let operator = operator.with_actions(actions);
     let gateway = figures.gateway.clone();
     let operator = operator.with_pages(Arc::new(web::answer)).with_more(Arc::new(move |head| {
         let (gateway, _) = gateway.get()?;
@@ -189,9 +197,9 @@ pub fn with_gateway(operator: Operator, figures: &Figures, options: &Options) ->
 }
 
 /// The last decisions, for `ballast explain` and whoever else asks the operator's port.
-pub fn decisions(history: &History) -> admin::Decisions {
+pub fn decisions(history: &History) -> admin::Feed {
     let (history, followed) = (history.clone(), history.clone());
-    admin::Decisions {
+    admin::Feed {
         tell: Arc::new(move |filters: &[(String, String)]| {
             let (limits, filters): (Vec<_>, Vec<_>) =
                 filters.iter().cloned().partition(|(name, _)| matches!(name.as_str(), "limit" | "each"));
@@ -274,23 +282,40 @@ fn mount(prefix: &str, operator: &Operator) -> Mount {
     }
 }
 
-/// Figures of this node's own, as triggers and the dashboard can ask for them: the queues of asynchronous calls, and the
-/// replicas of functions.
+/// Figures of this node's own, as triggers and the dashboard can ask for them: the queues of asynchronous calls, the
+/// replicas of functions, and when they were last called.
 pub fn own_gauges(
     catalog: Catalog,
+    activity: Activity,
     store: store::Shared,
     history: History,
     database: Database,
 ) -> scraping::OwnGauges {
     Arc::new(move || {
-        let (catalog, store, history) = (catalog.clone(), store.clone(), history.clone());
+        let (catalog, activity, store, history) =
+            (catalog.clone(), activity.clone(), store.clone(), history.clone());
         let wanted = database.wanted();
         Box::pin(async move {
             let mut gauges = queue_gauges(&catalog, &store, |name| wanted.contains(name)).await;
             gauges.extend(replica_gauges(&catalog, &history, |name| wanted.contains(name)));
+            if wanted.contains(LAST_CALL) {
+                gauges.extend(last_calls(&catalog, &activity));
+            }
             gauges
         })
     })
+}
+
+/// Now for a function with calls under way: it is in use.
+fn last_calls(catalog: &Catalog, activity: &Activity) -> Vec<Gauge> {
+    let now = Timestamp::now();
+    let of_function = |name: &Arc<str>| {
+        let calls = activity.of(name);
+        let last = if calls.is_active() { Some(now) } else { calls.latest() };
+        let labels = vec![("function".to_owned(), name.to_string())];
+        Gauge { name: LAST_CALL.to_owned(), labels, value: last.map_or(0.0, |last| last.as_second() as f64) }
+    };
+    catalog.current().functions.keys().map(of_function).collect()
 }
 
 /// By the names under which the master exposes them; here every node knows them, so whichever scrapes has them.
@@ -363,7 +388,7 @@ mod tests {
             let record = Record::new(Timestamp::UNIX_EPOCH, "demand", &target, &decision, Outcome::Written);
             history.note(record, "up".into());
         }
-        let admin::Decisions { tell, follow } = decisions(&history);
+        let admin::Feed { tell, follow } = decisions(&history);
         let found = |query: &str| {
             let filters: Vec<(String, String)> = query
                 .split_whitespace()
@@ -441,7 +466,7 @@ mod tests {
         store.enqueue("fib", call).await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         let (history, database) = (History::default(), Database::default());
-        let own = own_gauges(catalog, store, history.clone(), database.clone());
+        let own = own_gauges(catalog, Activity::default(), store, history.clone(), database.clone());
         assert!(own().await.is_empty(), "nobody has asked for anything");
         let waiting = "slimfaas_function_queue_ready_items";
         database.ask(&promql::parse(waiting).unwrap().metric_names(), 0);

@@ -19,11 +19,14 @@ mod pipeline;
 mod scaler;
 mod vertex;
 
+pub use scaler::{PENDING, RATE};
+
 use std::sync::Arc;
 
 use api::numaflow::{InterStepBufferService, MonoVertex, Pipeline, Vertex};
 use engine::{Cached, Engine, Fence, Key, Queue, Scope, Selection, kind::Kind, object::controller_of};
 use futures::future::{BoxFuture, FutureExt};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Secret, Service};
 use kube::{CustomResourceExt, Resource};
 use scaling::{Claims, History};
@@ -98,8 +101,8 @@ pub struct Parts {
     pub options: Options,
 }
 
-/// Runs in the scope that is returned, for as long as that is there.
-pub async fn start(parts: Parts) -> Scope {
+/// Runs for as long as what is returned is there.
+pub async fn start(parts: Parts) -> Running {
     let remembered = scaler::remember(&parts.store).await;
     let scope = parts.engine.scope(NAME);
     let options = &parts.options;
@@ -116,8 +119,9 @@ pub async fn start(parts: Parts) -> Scope {
         let controller = vertex::Controller::new(kind, &caches, &parts.options, &queue);
         scope.run(controller, queue, executor());
     }
-    scaler::start(&parts, &scope, &caches, remembered);
-    scope
+    let windows = scaler::Windows::default();
+    scaler::start(&parts, &windows, &scope, &caches, remembered);
+    Running { scope, gauges: Some(Arc::new(move || windows.gauges(Timestamp::now()))) }
 }
 
 /// What the controllers watch. Held by every node, so that a new leader begins with full caches.
@@ -143,7 +147,7 @@ fn lead(context: Context) -> BoxFuture<'static, Running> {
             return Running::from(engine.scope(NAME));
         };
         let services = data_plane.services.clone();
-        Running::from(start(Parts { engine, fence, store, history, claims, services, options }).await)
+        start(Parts { engine, fence, store, history, claims, services, options }).await
     }
     .boxed()
 }

@@ -85,7 +85,7 @@ pub async fn world(plans: Vec<Plan>, place: &Place) -> Result<World> {
                     loopback_pods: true,
                 },
             };
-            let scope = pipelines::start(parts).await;
+            let scope = pipelines::start(parts).await.scope;
             end.cancelled().await;
             scope.stop().await;
         }

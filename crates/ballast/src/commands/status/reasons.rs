@@ -4,8 +4,7 @@ use std::collections::HashMap;
 
 use scaling::{Object, Record};
 
-use super::Scaled;
-use crate::{operator::OperatorPort, running::Running};
+use crate::{operator::OperatorPort, running::Running, scaled::Scaled};
 
 /// Those whose objects do not say it themselves, as a Set does.
 pub const KINDS: [&str; 2] = ["Vertex", "MonoVertex"];
@@ -46,7 +45,8 @@ mod tests {
                 "metadata": {"name": name, "namespace": "shop"},
                 "spec": {"replicas": 3}, "status": {"readyReplicas": 2},
             });
-            Scaled::read(&kind, &serde_json::from_value(object).expect("test data"))
+            let meta = serde_json::from_value(object["metadata"].clone()).expect("test data");
+            Scaled::read(&kind, &meta, &object)
         };
         let mut scaled = [vertex("orders-map"), vertex("orders-out")];
         let at = "2026-03-02T12:00:00Z".parse().expect("test data");

@@ -22,7 +22,9 @@ use decide::vertex::Memory;
 use engine::{Key, Queue, Scope};
 use scaling::{Memories, Scaler};
 
-use self::{collect::Collector, policy::Vertices, window::Windows};
+pub(super) use self::window::Windows;
+pub use self::window::{PENDING, RATE};
+use self::{collect::Collector, policy::Vertices};
 use super::{Caches, Parts, vertex::Which};
 
 const COMPONENT: &str = "ballast-vertex-scaler";
@@ -39,8 +41,13 @@ pub(super) async fn remember(store: &store::Shared) -> Remembered {
 }
 
 /// Both kinds share what is seen: each round asks a buffer once.
-pub(super) fn start(parts: &Parts, scope: &Scope, caches: &Caches, remembered: Remembered) {
-    let windows = Windows::default();
+pub(super) fn start(
+    parts: &Parts,
+    windows: &Windows,
+    scope: &Scope,
+    caches: &Caches,
+    remembered: Remembered,
+) {
     let mut queues = Vec::new();
     for (which, memories) in remembered {
         let queue: Arc<Queue<Key>> = Arc::default();
@@ -58,6 +65,6 @@ pub(super) fn start(parts: &Parts, scope: &Scope, caches: &Caches, remembered: R
         scope.run(scaler, queue.clone(), executor);
         queues.push((which, queue));
     }
-    let collector = Collector::new(parts, caches, windows, queues);
+    let collector = Collector::new(parts, caches, windows.clone(), queues);
     scope.keep("pipeline readings", move || collector.clone().run());
 }

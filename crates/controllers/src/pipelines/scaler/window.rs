@@ -8,6 +8,7 @@ use std::{
 use decide::vertex::{Buffer, Partition, Sample};
 use engine::Key;
 use jiff::{SignedDuration, Timestamp};
+use metrics::Gauge;
 
 use crate::{data_plane::Waiting, pipelines::vertex::Which};
 
@@ -15,6 +16,12 @@ use crate::{data_plane::Waiting, pipelines::vertex::Which};
 const LONGEST: SignedDuration = SignedDuration::from_secs(610);
 /// More than 610 s hold at one look a second.
 const MOST_LOOKS: usize = 700;
+/// What pages of metrics show is of this time.
+const SHOWN: SignedDuration = SignedDuration::from_secs(30);
+/// Messages that wait, or are being worked on, in all partitions of a Vertex or a MonoVertex.
+pub const PENDING: &str = "ballast_vertex_pending_messages";
+/// Messages that all its pods read.
+pub const RATE: &str = "ballast_vertex_messages_per_second";
 
 /// A handle; clones share what is known.
 #[derive(Clone, Debug, Default)]
@@ -80,6 +87,21 @@ impl Windows {
     pub fn is_news(&self, which: Which, key: &Key, seen: &Seen, is_asleep: bool, usable: i64) -> bool {
         let is_news = |window: &Window| window.is_news(seen, is_asleep, usable);
         self.with(which, key, is_news).unwrap_or(true)
+    }
+
+    /// What waits for each object and how fast it works, as pages of metrics show it.
+    pub fn gauges(&self, now: Timestamp) -> Vec<Gauge> {
+        let oldest = now.checked_sub(SHOWN).unwrap_or(Timestamp::MIN);
+        let of = |((which, key), window): (&(Which, Key), &Window)| {
+            let figures = [(PENDING, window.pending_now(oldest)), (RATE, window.rate_now(oldest))];
+            let labels = [("kind", which.name()), ("namespace", &key.namespace), ("name", &key.name)];
+            let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
+            let known = figures.into_iter().filter_map(|(name, value)| Some((name, value?)));
+            known
+                .map(|(name, value)| Gauge { name: name.to_owned(), labels: labels.clone(), value })
+                .collect::<Vec<_>>()
+        };
+        self.lock().iter().flat_map(of).collect()
     }
 
     pub fn retain(&self, is_there: impl Fn(Which, &Key) -> bool) {
@@ -207,6 +229,16 @@ impl Window {
         let (first, last) = (complete.next()?, complete.next_back()?);
         let seconds = last.at.duration_since(first.at).as_secs_f64();
         (seconds > 0.0).then(|| (last.processed[idx] - first.processed[idx]) / seconds)
+    }
+
+    /// In all partitions, as last seen; none if that is not known of one of them.
+    fn pending_now(&self, oldest: Timestamp) -> Option<f64> {
+        let last = self.since(oldest).next_back()?;
+        last.waiting.iter().map(|waiting| waiting.map(|waiting| waiting.total() as f64)).sum()
+    }
+
+    fn rate_now(&self, oldest: Timestamp) -> Option<f64> {
+        (0..self.partitions.len()).map(|idx| self.rate(oldest, idx)).sum()
     }
 
     /// The buffers as those upstream see them.
