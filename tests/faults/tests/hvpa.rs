@@ -11,7 +11,7 @@ use faults::{
     trials::{self, Told, Undisturbed},
 };
 use futures::FutureExt;
-use k8s_openapi::api::{apps::v1::Deployment, autoscaling::v2::HorizontalPodAutoscaler, core::v1::Pod};
+use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::{
     Api, ResourceExt,
     api::{DeleteParams, ListParams, PostParams},
@@ -90,20 +90,6 @@ fn manifest(name: &str, target: &str, update_mode: &str) -> Result<Hvpa> {
     }))?)
 }
 
-/// One that was there before, scales the workload itself and is switched off: the Hvpa reads its metrics.
-fn switched_off(name: &str) -> Result<HorizontalPodAutoscaler> {
-    let off = json!({"selectPolicy": "Disabled"});
-    let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 30}});
-    Ok(serde_json::from_value(json!({
-        "metadata": {"name": name},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
-            "minReplicas": 1, "maxReplicas": 8, "metrics": [{"type": "Resource", "resource": cpu}],
-            "behavior": {"scaleUp": off, "scaleDown": off},
-        },
-    }))?)
-}
-
 fn request(container: &Value) -> String {
     container["resources"]["requests"]["cpu"].as_str().unwrap_or("?").to_owned()
 }
@@ -158,9 +144,7 @@ async fn story(plans: Vec<Plan>, expected: Option<&str>) -> Told {
     let (world, loads) = world(plans).await?;
     let deployments: Api<Deployment> = Api::default_namespaced(world.client.clone());
     let hvpas: Api<Hvpa> = Api::default_namespaced(world.client.clone());
-    let autoscalers: Api<HorizontalPodAutoscaler> = Api::default_namespaced(world.client.clone());
     let post = PostParams::default();
-    autoscalers.create(&post, &switched_off("rolled")?).await?;
     for (name, update_mode) in [("placed", "InPlace"), ("rolled", "Template"), ("goes", "InPlaceOrRecreate")]
     {
         deployments.create(&post, &deployment(name)?).await?;
@@ -207,11 +191,7 @@ async fn end_state(world: &World) -> Result<String> {
         let hvpa = json!(hvpa);
         let applied = &hvpa["status"]["applied"];
         let size = &applied["requests"][0]["target"];
-        let adopted = hvpa["status"]["adoptedAutoscaler"].as_str().unwrap_or("none");
-        lines.push(format!(
-            "hvpa {} applied {} of {size}, autoscaler {adopted}",
-            hvpa["metadata"]["name"], applied["replicas"]
-        ));
+        lines.push(format!("hvpa {} applied {} of {size}", hvpa["metadata"]["name"], applied["replicas"]));
     }
     Ok(lines.join("\n"))
 }
@@ -220,7 +200,6 @@ async fn undisturbed() -> Result<Undisturbed> {
     let (state, lives) = story(Vec::new(), None).await?;
     assert!(state.contains("deployment placed 3 of 100m: {\"267m\": 3}"), "{state}");
     assert!(state.contains("deployment rolled 3 of 267m: {\"267m\": 3}"), "{state}");
-    assert!(state.contains("autoscaler rolled"), "{state}");
     Ok((state, lives.iter().map(Faults::writes).sum()))
 }
 
