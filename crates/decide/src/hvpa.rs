@@ -341,7 +341,7 @@ fn horizontal_view(
     match usable {
         Ok(usable) => {
             let clamped = usable.desired.clamp(min, max);
-            chain.push(Rule::Horizontal { desired: usable.desired, clamped });
+            chain.push(Rule::Horizontal { by: usable.by.clone(), desired: usable.desired, clamped });
             view.desired = Some(usable.desired);
             (view.told, view.wanted) = (Some(clamped), Some(clamped));
             view.limited = usable.limited || usable.desired != clamped;

@@ -1,5 +1,7 @@
 //! What an Hvpa means in the terms of `decide`.
 
+use std::collections::BTreeMap;
+
 use decide::{
     hpa::input::SpecForm,
     hvpa::{self, Axis, Interval, LimitRange, MaintenanceWindow, Ratio, TimeOfDay},
@@ -11,12 +13,13 @@ use decide::{
     },
 };
 use jiff::SignedDuration;
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::{api::resource::Quantity, apis::meta::v1::LabelSelector};
+use kube::core::{Selector, SelectorExt};
 use serde_json::json;
 
 use super::{
     ChangeParams, Combination, ContainerPolicy, Coupling, Mode, ResourceAmounts, ResourcePolicy, ScaleParams,
-    ScaleType, ScalingType, Spec, UpdateMode,
+    ScaleType, ScalingType, Spec, TemplateMetadata, UpdateMode,
 };
 
 /// How old a recommendation may be, and how much a need must differ, where nothing can be said about it.
@@ -67,6 +70,7 @@ impl Spec {
     fn horizontal(&self) -> Result<(SpecForm, hvpa::Horizontal, &'static str), InputError> {
         match (&self.hpa, &self.hpa_spec) {
             (Some(hpa), None) => {
+                check_selector(&hpa.selector, &hpa.template.metadata, "hpa")?;
                 let template = &hpa.template.spec;
                 let metrics: Vec<_> = template.metrics.iter().map(super::Metric::v2).collect();
                 let path = "hpa.template.spec";
@@ -113,6 +117,9 @@ impl Spec {
             });
             resolved.collect::<Result<Vec<_>, _>>()
         };
+        if let Some(vpa) = &self.vpa {
+            check_selector(&vpa.selector, &vpa.template.metadata, "vpa")?;
+        }
         match (&self.vpa, &self.vpa_spec) {
             (Some(_), Some(_)) => Err(InputError::new("vpaSpec", "expected vpa or vpaSpec, found both")),
             (Some(vpa), None) => Ok(hvpa::Vertical {
@@ -372,6 +379,28 @@ fn parsed(value: &Option<Quantity>, path: &str) -> Result<Option<quantity::Quant
         return Err(expected(path, "a quantity of 0 or more", text));
     }
     Ok(Some(quantity))
+}
+
+/// What is made from a template has to be found again by the selector beside it, and nothing else by an empty one.
+fn check_selector(
+    selector: &Option<LabelSelector>,
+    metadata: &Option<TemplateMetadata>,
+    side: &str,
+) -> Result<(), InputError> {
+    let Some(selector) = selector else { return Ok(()) };
+    let wrong = |message: String| Err(InputError::new(format!("{side}.selector"), message));
+    let n_labels = selector.match_labels.as_ref().map_or(0, BTreeMap::len);
+    if n_labels + selector.match_expressions.as_ref().map_or(0, Vec::len) == 0 {
+        return wrong("expected matchLabels or matchExpressions, found neither".to_owned());
+    }
+    let labels = metadata.as_ref().map(|metadata| metadata.labels.clone()).unwrap_or_default();
+    match Selector::try_from(selector.clone()) {
+        Err(error) => wrong(error.to_string()),
+        Ok(selector) if !selector.matches(&labels) => {
+            wrong(format!("expected it to match the labels of {side}.template.metadata"))
+        }
+        Ok(_) => Ok(()),
+    }
 }
 
 fn seconds(text: Option<&str>, path: &str) -> Result<Option<i64>, InputError> {

@@ -18,6 +18,9 @@ pub struct Status {
     /// Which pods are the target's: what an autoscaler needs to measure them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_selector: Option<String>,
+    /// The HorizontalPodAutoscaler that scales the target itself, is switched off, and whose metrics are read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub adopted_autoscaler: Option<String>,
     /// What the horizontal side recommends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub horizontal: Option<HorizontalStatus>,

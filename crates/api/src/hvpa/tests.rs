@@ -134,6 +134,10 @@ fn the_public_form_is_taken() {
             json!({"updatePolicy": {"updateMode": "MaintenanceWindow"}, "stabilizationDuration": "15m0s"}),
         ),
         ("/vpa/limitsRequestsGapScaleParams", json!({"cpu": {"value": "1", "percentage": 40}})),
+        ("/hpa/selector", json!({"matchLabels": {"role": "hpa"}})),
+        ("/hpa/template/metadata", json!({"labels": {"role": "hpa", "app": "web"}})),
+        ("/vpa/selector", json!({"matchExpressions": [{"key": "role", "operator": "Exists"}]})),
+        ("/vpa/template/metadata", json!({"labels": {"role": "vpa"}})),
     ];
     let Resolved { spec, horizontal, .. } = resolved(&public).unwrap();
     assert_eq!(horizontal.metrics.len(), 3);
@@ -193,6 +197,13 @@ fn what_cannot_work_is_refused_with_its_path() {
         vec![("/hpa", Value::Null)],
         vec![("/vpaSpec", json!({}))],
         vec![("/vpa", Value::Null), ("/vpaSpec", json!({"spec": {"updatePolicy": {"updateMode": "Auto"}}}))],
+        vec![("/hpa/selector", json!({}))],
+        vec![("/hpa/selector", json!({"matchLabels": {"role": "hpa"}}))],
+        vec![
+            ("/vpa/selector", json!({"matchLabels": {"role": "vpa"}})),
+            ("/vpa/template/metadata", json!({"labels": {"role": "other"}})),
+        ],
+        vec![("/vpa/selector", json!({"matchExpressions": [{"key": "role", "operator": "Is"}]}))],
         vec![("/replica", json!(3))],
     ];
     let refused: Vec<String> = cases
@@ -219,6 +230,10 @@ fn what_cannot_work_is_refused_with_its_path() {
         hpa: expected hpa or hpaSpec, found neither
         vpaSpec: expected vpa or vpaSpec, found both
         vpaSpec.spec.updatePolicy.updateMode: expected Off: an Hvpa applies it, found "Auto"
+        hpa.selector: expected matchLabels or matchExpressions, found neither
+        hpa.selector: expected it to match the labels of hpa.template.metadata
+        vpa.selector: expected it to match the labels of vpa.template.metadata
+        vpa.selector: failed to parse value as expression: Invalid expression operator
         unknown field `replica`, expected one of `replicas`, `targetRef`, `mode`, `mixed`, `hpaPreferred`, `vpaBiased`, `updateMode`, `coupling`, `combination`, `ratioBasedScalingSpec`, `initialScaling`, `finalScaling`, `weightBasedScalingIntervals`, `maintenanceTimeWindow`, `oomOverride`, `hpa`, `vpa`, `hpaSpec`, `vpaSpec`"#]].assert_eq(&refused.join("\n"));
     let mut not_a_number: Spec = serde_json::from_value(spec(&[])).unwrap();
     not_a_number.ratio_based_scaling_spec.as_mut().unwrap().v_to_h_scaling_ratio = Some(f64::NAN);

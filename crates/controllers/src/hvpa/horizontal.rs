@@ -22,6 +22,7 @@ const BLIND: [&str; 2] = ["NoValidMetric", "InvalidMetricBlocksScaleDown"];
 pub fn from_scale(replicas: i32) -> HorizontalRecommendation {
     HorizontalRecommendation {
         desired: replicas,
+        by: None,
         active: true,
         limited: false,
         sampled_at: None,
@@ -43,6 +44,7 @@ pub fn from_autoscaler(hpa: &HorizontalPodAutoscaler, replicas: i32) -> Option<H
     };
     Some(HorizontalRecommendation {
         desired: status.desired_replicas,
+        by: None,
         active: holds("AbleToScale") && holds("ScalingActive"),
         limited: holds("ScalingLimited"),
         sampled_at: None,
@@ -119,6 +121,7 @@ pub fn from_advice(advice: &Advice, usage: &BTreeMap<String, Usage>) -> Horizont
     };
     HorizontalRecommendation {
         desired: advice.decision.desired,
+        by: None,
         active: !BLIND.contains(&advice.decision.reason.code),
         limited: advice.is_limited,
         sampled_at: metric.as_ref().and_then(|_| sampled_at(usage)),

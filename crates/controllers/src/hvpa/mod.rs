@@ -10,6 +10,7 @@
 //! - `observe`: what a decision depends on, from the caches; who else scales the target
 //! - `workload`, `pods`: the target and its pods
 //! - `scale`: a target of a kind that is known only by its name
+//! - `adopted`: an autoscaler of the target itself that leaves the count to the Hvpa
 //! - `horizontal`, `vertical`: recommendations in the terms of the decision
 //! - `readings`: asks the metrics APIs, runs our own HPA algorithm and recommender
 //! - `plan`: one decision and what is remembered of it, pure
@@ -18,6 +19,7 @@
 //! - `apply`: how sizes reach pods that run
 //! - `status`: what people are told
 
+mod adopted;
 mod apply;
 mod horizontal;
 mod memory;
@@ -69,7 +71,7 @@ pub const COMPONENT: Component = Component {
     about: "Hvpas: replicas and request sizes of a workload, scaled together",
     crds: || vec![Hvpa::crd()],
     rules: &[
-        Rule::new(GROUP, &["hvpas"], &["list", "watch", "patch"]),
+        Rule::new(GROUP, &["hvpas"], &["get", "list", "watch", "patch"]),
         Rule::new(GROUP, &["hvpas/status"], &["patch"]),
         Rule::new(GROUP, &["verticalpodautoscalers"], &["get", "list", "watch", "create", "patch"]),
         Rule::new("autoscaling", &["horizontalpodautoscalers"], &["list", "watch"]),
@@ -218,7 +220,10 @@ fn caches(scope: &Scope, namespace: Option<&str>) -> Caches {
         vec![place(&reference.kind, namespace, &reference.name)]
     });
     let autoscalers: Cached<HorizontalPodAutoscaler> = scope.cache(all());
+    let vpas = scope.dynamic_if_served(&vertical::VPA, all());
     Caches {
+        vpa_targets: vpas.index("vpa target", |vpa| vec![scaled_by(vpa)]),
+        vpas,
         autoscaler_targets: targets(&autoscalers),
         autoscalers,
         by_target,
@@ -232,7 +237,6 @@ fn caches(scope: &Scope, namespace: Option<&str>) -> Caches {
             functions: scope.cache_if_served(all()),
         },
         limit_ranges: scope.cache(all()),
-        vpas: scope.dynamic_if_served(&vertical::VPA, all()),
     }
 }
 

@@ -9,6 +9,7 @@ use decide::{
 };
 use engine::{
     Cached, IndexId, Key,
+    effect::Target,
     kind::group_of,
     object::{being_deleted, by_age, name, uid},
 };
@@ -20,7 +21,7 @@ use kube::api::DynamicObject;
 use serde_json::json;
 
 use super::{
-    horizontal, hvpa_kind,
+    adopted, horizontal, hvpa_kind,
     pods::amounts,
     readings::{Asked, Readings},
     vertical,
@@ -36,6 +37,8 @@ pub struct Caches {
     pub autoscalers: Cached<HorizontalPodAutoscaler>,
     pub autoscaler_targets: IndexId,
     pub vpas: Cached<DynamicObject>,
+    /// By the workload that each is about.
+    pub vpa_targets: IndexId,
     pub limit_ranges: Cached<LimitRange>,
 }
 
@@ -70,8 +73,9 @@ pub enum Horizontal {
     Autoscaler { name: String, recommendation: Option<HorizontalRecommendation> },
     /// Whoever writes the Hvpa's scale.
     Scale,
-    /// Our own algorithm, over the Hvpa's metrics; none before the first answers.
-    Metrics(Option<Result<HorizontalRecommendation, String>>),
+    /// Our own algorithm, over the Hvpa's metrics or over those of an autoscaler that scales the target and is switched off;
+    /// no answer before the first.
+    Metrics { adopted: Option<String>, answer: Option<Result<HorizontalRecommendation, String>> },
     /// There is no count: one pod on each node.
     Nobody,
 }
@@ -101,6 +105,14 @@ impl Vertical {
 }
 
 impl Seen {
+    /// The autoscaler of the target whose metrics are read.
+    pub fn adopted(&self) -> Option<&str> {
+        match &self.horizontal {
+            Horizontal::Metrics { adopted, .. } => adopted.as_deref(),
+            _ => None,
+        }
+    }
+
     pub fn is_in_place(&self) -> bool {
         matches!(self.hvpa.spec.update_mode, UpdateMode::InPlace | UpdateMode::InPlaceOrRecreate)
     }
@@ -113,11 +125,11 @@ impl Caches {
         let (mut horizontal, mut vertical) = (Horizontal::Nobody, Vertical::Nobody);
         if let (Some(workload), Ok(resolved)) = (&workload, &resolved) {
             horizontal = self.horizontal(key, workload, resolved);
-            vertical = self.vertical(&hvpa, resolved);
+            vertical = self.vertical(&hvpa, workload, resolved);
         }
-        if matches!(horizontal, Horizontal::Metrics(_)) || matches!(vertical, Vertical::Embedded(_)) {
+        if matches!(horizontal, Horizontal::Metrics { .. }) || matches!(vertical, Vertical::Embedded(_)) {
             let reading = readings.get(key);
-            if let Horizontal::Metrics(answer) = &mut horizontal {
+            if let Horizontal::Metrics { answer, .. } = &mut horizontal {
                 *answer = reading.horizontal;
             }
             if let Vertical::Embedded(answer) = &mut vertical {
@@ -156,6 +168,11 @@ impl Caches {
             return Some((Some(workload), Err(Trouble::new("TargetConflict", message))));
         }
         resolved.spec.vertical.limit_range = self.bounds(&key.namespace);
+        if let Some(hpa) = self.direct(key, &workload).first()
+            && let Err(message) = adopted::adopt(&mut resolved, hpa)
+        {
+            return Some((Some(workload), Err(Trouble::new("TargetConflict", message))));
+        }
         fit(&mut resolved, &workload);
         Some((Some(workload), Ok(resolved)))
     }
@@ -197,20 +214,14 @@ impl Caches {
         if let Some(why) = workload.own_scaling {
             return Some(format!("{target}: {why}"));
         }
-        let target_key = Key::new(&key.namespace, &workload.target.name);
-        let direct = self.autoscalers.by_index(self.autoscaler_targets, &target_of(kind, &target_key));
-        if let Some(hpa) = direct.first() {
-            return Some(format!(
-                "HorizontalPodAutoscaler {} scales {target} directly: let it scale Hvpa {}, or delete it",
-                name(&hpa.metadata),
-                key.name
-            ));
+        let (direct, of_hvpa) = (self.direct(key, workload), self.of_hvpa(key));
+        if let Some(message) = adopted::conflict(&direct, &of_hvpa, &target, &key.name) {
+            return Some(message);
         }
-        let acts = |vpa: &&Arc<DynamicObject>| {
-            let mut workloads = std::iter::once(&workload.target).chain(&workload.made);
-            workloads.any(|one| vertical::acts_on(vpa, one))
-        };
-        if let Some(vpa) = self.vpas.in_namespace(&key.namespace).iter().find(acts) {
+        let acting = std::iter::once(&workload.target)
+            .chain(&workload.made)
+            .find_map(|one| self.vpas_of(one).into_iter().find(|vpa| vertical::acts_on(vpa, one)));
+        if let Some(vpa) = acting {
             return Some(format!(
                 "VerticalPodAutoscaler {} changes the pods of {target} itself: set its updateMode to Off",
                 name(&vpa.metadata)
@@ -227,6 +238,28 @@ impl Caches {
         workload
             .is_on_demand
             .then(|| format!("{target} is a function on demand, scaled by its SlimFaas annotations"))
+    }
+
+    /// The autoscalers of the target itself, the oldest first.
+    fn direct(&self, key: &Key, workload: &Workload) -> Vec<Arc<HorizontalPodAutoscaler>> {
+        let target = Key::new(&key.namespace, &workload.target.name);
+        self.scaling(&target_of(&workload.target.kind, &target))
+    }
+
+    /// The autoscalers of the Hvpa, the oldest first.
+    fn of_hvpa(&self, key: &Key) -> Vec<Arc<HorizontalPodAutoscaler>> {
+        self.scaling(&target_of(&hvpa_kind(), key))
+    }
+
+    fn scaling(&self, target: &str) -> Vec<Arc<HorizontalPodAutoscaler>> {
+        let mut all = self.autoscalers.by_index(self.autoscaler_targets, target);
+        all.sort_by(|a, b| by_age(&a.metadata, &b.metadata));
+        all
+    }
+
+    fn vpas_of(&self, workload: &Target) -> Vec<Arc<DynamicObject>> {
+        let namespace = workload.namespace.as_deref().unwrap_or_default();
+        self.vpas.by_index(self.vpa_targets, &place(&workload.kind.kind, namespace, &workload.name))
     }
 
     /// The namespace's bounds for containers: the narrowest of all.
@@ -247,29 +280,29 @@ impl Caches {
         if !workload.has_scale {
             return Horizontal::Nobody;
         }
-        let autoscalers = self.autoscalers.by_index(self.autoscaler_targets, &target_of(&hvpa_kind(), key));
-        if let Some(hpa) = autoscalers.iter().min_by(|a, b| by_age(&a.metadata, &b.metadata)) {
+        if let Some(hpa) = self.of_hvpa(key).first() {
             let name = name(&hpa.metadata).to_owned();
             let recommendation = horizontal::from_autoscaler(hpa, workload.replicas);
             return Horizontal::Autoscaler { name, recommendation };
         }
+        let adopted = self.direct(key, workload).first().map(|hpa| name(&hpa.metadata).to_owned());
         match resolved.spec.horizontal.deployed {
-            true => Horizontal::Metrics(None),
+            true => Horizontal::Metrics { adopted, answer: None },
             false => Horizontal::Scale,
         }
     }
 
-    fn vertical(&self, hvpa: &Hvpa, resolved: &Resolved) -> Vertical {
+    fn vertical(&self, hvpa: &Hvpa, workload: &Workload, resolved: &Resolved) -> Vertical {
         if !resolved.has_vertical {
             return Vertical::Nobody;
         }
         if !self.vpas.is_synced() || vertical::wants_embedded(hvpa) {
             return Vertical::Embedded(None);
         }
-        let child = vertical::child_name(hvpa);
-        let namespace = hvpa.metadata.namespace.clone().unwrap_or_default();
-        let found = self.vpas.get(&Key::new(namespace, &child));
-        Vertical::Autoscaler { name: child, found: found.filter(|found| vertical::is_ours(hvpa, found)) }
+        let found = vertical::choose(hvpa, self.vpas_of(&workload.target));
+        let name =
+            found.as_ref().map_or_else(|| vertical::child_name(hvpa), |vpa| name(&vpa.metadata).to_owned());
+        Vertical::Autoscaler { name, found }
     }
 
     /// What to ask the metrics APIs about an Hvpa.
@@ -277,8 +310,8 @@ impl Caches {
         let hvpa = self.present(key)?;
         let (workload, resolved) = self.resolve(key, &hvpa, readings)?;
         let (workload, resolved) = (workload?, resolved.ok()?);
-        let horizontal = matches!(self.horizontal(key, &workload, &resolved), Horizontal::Metrics(_));
-        let vertical = matches!(self.vertical(&hvpa, &resolved), Vertical::Embedded(_));
+        let horizontal = matches!(self.horizontal(key, &workload, &resolved), Horizontal::Metrics { .. });
+        let vertical = matches!(self.vertical(&hvpa, &workload, &resolved), Vertical::Embedded(_));
         if workload.selector.is_empty() || !(horizontal || vertical) {
             return None;
         }

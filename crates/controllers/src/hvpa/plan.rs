@@ -198,15 +198,23 @@ pub fn follow_up(
 
 /// What the horizontal side says, in the knowledge of what was written from here.
 pub fn recommended(seen: &Seen, memory: &Memory) -> Option<hvpa::HorizontalRecommendation> {
-    match &seen.horizontal {
+    let by = match &seen.horizontal {
+        Horizontal::Autoscaler { name, .. } => Some(format!("HorizontalPodAutoscaler {name}")),
+        Horizontal::Metrics { adopted: Some(name), .. } => {
+            Some(format!("the horizontal side, by the metrics of HorizontalPodAutoscaler {name},"))
+        }
+        _ => None,
+    };
+    let told = match &seen.horizontal {
         Horizontal::Autoscaler { recommendation, .. } => recommendation.clone(),
-        Horizontal::Metrics(answer) => answer.clone().and_then(Result::ok),
+        Horizontal::Metrics { answer, .. } => answer.clone().and_then(Result::ok),
         Horizontal::Scale => {
             let own = memory.acknowledged.map(|(replicas, _)| replicas);
             seen.hvpa.spec.replicas.filter(|written| own != Some(*written)).map(horizontal::from_scale)
         }
         Horizontal::Nobody => None,
-    }
+    };
+    told.map(|told| hvpa::HorizontalRecommendation { by, ..told })
 }
 
 fn refuse(seen: &Seen, memory: Memory) -> Decision {

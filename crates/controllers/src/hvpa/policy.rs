@@ -148,6 +148,13 @@ impl Policy for Scaling {
             let about = self.about(subject);
             effects.push(Effect::warning(about, MANAGER, trouble.reason, trouble.message.clone()));
         }
+        let told = seen.hvpa.status.as_ref().and_then(|status| status.adopted_autoscaler.as_deref());
+        if let Some(adopted) = seen.adopted().filter(|adopted| told != Some(adopted)) {
+            let note = format!(
+                "Scale by the metrics of HorizontalPodAutoscaler {adopted}, which is switched off, and within its bounds"
+            );
+            effects.push(Effect::event(self.about(subject), MANAGER, "AutoscalerAdopted", note));
+        }
         // What was refused may be refused again: it is told first.
         if self.0.failed(&Key::of(&seen.hvpa.metadata), now).is_some() {
             effects.extend(self.status(seen, decision, subject.controls.holds(now), now));

@@ -64,6 +64,7 @@ fn status(facts: &Facts<'_>, now: Timestamp) -> Status {
     let steps = &decision.steps;
     let mut status = Status { observed_generation: hvpa.metadata.generation, ..stored.clone() };
     status.conditions = Some(conditions(facts, stored.conditions.unwrap_or_default(), now));
+    status.adopted_autoscaler = seen.adopted().map(str::to_owned);
     status.last_error = facts.failure.as_ref().map(|failure| failure.message.clone());
     let Some(workload) = &seen.workload else {
         status.blocked.clear();
@@ -178,11 +179,19 @@ fn conditions(facts: &Facts<'_>, stored: Vec<Condition>, now: Timestamp) -> Vec<
         Horizontal::Scale => {
             ("Nobody", "nobody has written the scale of this Hvpa: the count stays".to_owned())
         }
-        Horizontal::Metrics(_) => ("Metrics", "the metrics of this Hvpa decide".to_owned()),
+        Horizontal::Metrics { adopted: None, .. } => {
+            ("Metrics", "the metrics of this Hvpa decide".to_owned())
+        }
+        Horizontal::Metrics { adopted: Some(name), .. } => (
+            "AdoptedAutoscaler",
+            format!("the metrics of HorizontalPodAutoscaler {name} decide: it is switched off"),
+        ),
         Horizontal::Nobody => ("Nobody", "there is one pod on each node: only sizes change".to_owned()),
     };
     match (&seen.horizontal, unusable(Axis::Horizontal)) {
-        (Horizontal::Metrics(Some(Err(why))), _) => set(HORIZONTAL, false, "MetricsUnavailable", why.clone()),
+        (Horizontal::Metrics { answer: Some(Err(why)), .. }, _) => {
+            set(HORIZONTAL, false, "MetricsUnavailable", why.clone());
+        }
         (_, Some(why)) => set(HORIZONTAL, false, "NotUsable", format!("{who}; {why}")),
         (_, None) => set(HORIZONTAL, true, reason, who),
     }

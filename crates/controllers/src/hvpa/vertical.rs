@@ -14,11 +14,14 @@ use decide::{
 use engine::{
     effect::{Effect, Target},
     kind::Kind,
-    object::{annotation, controller_of, controller_reference, name, uid},
+    object::{annotation, by_age, controller_of, controller_reference, name, uid},
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::DynamicObject;
+use kube::{
+    api::DynamicObject,
+    core::{Selector, SelectorExt},
+};
 use serde_json::{Value, json};
 use workloads::Usage;
 
@@ -46,8 +49,28 @@ pub fn child_name(hvpa: &Hvpa) -> String {
     format!("{}-hvpa", name(&hvpa.metadata))
 }
 
-/// The VerticalPodAutoscaler that recommends for an Hvpa and never acts; nothing if it is as it should be.
-pub fn child(hvpa: &Hvpa, workload: &Workload, found: Option<&DynamicObject>) -> Option<Effect> {
+/// The one to read among those of the workload: the Hvpa's own, whoever made it, or one of nobody's that `vpa.selector`
+/// finds and that never acts, which becomes its own.
+pub fn choose(hvpa: &Hvpa, mut of_workload: Vec<Arc<DynamicObject>>) -> Option<Arc<DynamicObject>> {
+    of_workload.sort_by(|a, b| by_age(&a.metadata, &b.metadata));
+    let selector = hvpa.spec.vpa.as_ref().and_then(|vpa| vpa.selector.clone());
+    let selector = selector.and_then(|selector| Selector::try_from(selector).ok());
+    let is_found = |vpa: &DynamicObject| {
+        let labels = vpa.metadata.labels.clone().unwrap_or_default();
+        selector.as_ref().map(|selector| selector.matches(&labels))
+    };
+    let (own, others): (Vec<_>, Vec<_>) = of_workload.into_iter().partition(|vpa| is_ours(hvpa, vpa));
+    let own: Vec<_> = own.into_iter().filter(|vpa| is_found(vpa).unwrap_or(true)).collect();
+    let usual = own.iter().find(|vpa| name(&vpa.metadata) == child_name(hvpa));
+    let is_free = |vpa: &&Arc<DynamicObject>| {
+        is_found(vpa) == Some(true) && controller_of(&vpa.metadata).is_none() && only_recommends(vpa)
+    };
+    usual.or(own.first()).or(others.iter().find(is_free)).cloned()
+}
+
+/// Makes what [`choose`] found, or did not, the VerticalPodAutoscaler that recommends for an Hvpa and never acts; nothing
+/// if it is as it should be.
+pub fn child(hvpa: &Hvpa, workload: &Workload, found: Option<&DynamicObject>) -> Vec<Effect> {
     let mut wanted = json!({
         "targetRef": {
             "apiVersion": workload.target.kind.api_version(),
@@ -65,21 +88,33 @@ pub fn child(hvpa: &Hvpa, workload: &Workload, found: Option<&DynamicObject>) ->
         "spec": wanted,
     });
     if let Some(metadata) = hvpa.spec.vpa.as_ref().and_then(|vpa| vpa.template.metadata.as_ref()) {
-        body["metadata"]["labels"] = json!(metadata.labels);
-        body["metadata"]["annotations"] = json!(metadata.annotations);
+        let maps = [("labels", &metadata.labels), ("annotations", &metadata.annotations)];
+        for (field, map) in maps.into_iter().filter(|(_, map)| !map.is_empty()) {
+            body["metadata"][field] = json!(map);
+        }
     }
     let namespace = hvpa.metadata.namespace.as_deref();
     match found {
-        None => Some(Effect::Apply {
+        None => vec![Effect::Apply {
             target: Target::absent(&VPA, namespace, child_name(hvpa)),
             must_be_absent: true,
             body,
-        }),
-        Some(found) if !is_ours(hvpa, found) || contains(&found.data["spec"], &body["spec"]) => None,
+        }],
+        Some(found) if is_ours(hvpa, found) && is_as(found, &body) => Vec::new(),
         Some(found) => {
-            Some(Effect::Apply { target: Target::of(&VPA, &found.metadata), must_be_absent: false, body })
+            let is_new = !is_ours(hvpa, found);
+            let confirm = is_new.then(|| Effect::Confirm(Target::of(&hvpa_kind(), &hvpa.metadata)));
+            let target = Target::of(&VPA, &found.metadata);
+            confirm.into_iter().chain([Effect::Apply { target, must_be_absent: false, body }]).collect()
         }
     }
+}
+
+fn is_as(found: &DynamicObject, wanted: &Value) -> bool {
+    let metadata = json!(found.metadata);
+    let has =
+        |field: &str| wanted["metadata"].get(field).is_none_or(|wanted| contains(&metadata[field], wanted));
+    has("labels") && has("annotations") && contains(&found.data["spec"], &wanted["spec"])
 }
 
 /// The API adds defaults; what was asked for has to be there.
@@ -121,7 +156,11 @@ pub fn acts_on(vpa: &DynamicObject, workload: &Target) -> bool {
     target["kind"] == *workload.kind.kind
         && target["name"] == workload.name.as_str()
         && vpa.metadata.namespace == workload.namespace
-        && spec["updatePolicy"]["updateMode"].as_str().unwrap_or("Auto") != "Off"
+        && !only_recommends(vpa)
+}
+
+fn only_recommends(vpa: &DynamicObject) -> bool {
+    vpa.data["spec"]["updatePolicy"]["updateMode"] == "Off"
 }
 
 /// What a VerticalPodAutoscaler recommends.

@@ -29,11 +29,13 @@ use crate::{
 /// What the recommender adds to usage; an average value asks for usage without it.
 const MARGIN: f64 = 1.15;
 
-/// Pods that use this share of what they requested may be wanting more than they can show.
+/// Pods that use this share of what they can get may be wanting more than they can show.
 const SATURATED: f64 = 0.95;
 
-/// What is assumed of a load that is hidden behind pods at their limit: so many times what they show. A third of the way is
-/// gained on a load that grows by steps of what can be seen, and the need is not passed by half.
+/// What is assumed of a load that is hidden behind pods that get no more: so many times what they show. A third of the way is
+/// gained on a load that grows by steps of what can be seen, and the need is not passed by half. No metric of the
+/// Kubernetes APIs tells how much processor time a pod waited for, so this stays a guess; it is made only where usage
+/// stands at a limit, or at the requests where there is none.
 const HIDDEN: f64 = 1.4;
 
 /// How long after the last growth anything is given back. A load that rises, or swings, then finds it in use before it is taken
@@ -154,7 +156,8 @@ impl Sides<'_> {
 
         let horizontal = match (metric, self.horizontal.desired) {
             (Some(metric), Some(desired)) if self.horizontal_is_fresh() => {
-                Some(self.horizontal_opinion(metric, desired, request as f64 / all, held))
+                let limit = container.limits.get(resource).map(|limit| limit as f64);
+                Some(self.horizontal_opinion(metric, desired, request as f64 / all, held, limit))
             }
             (_, Some(_)) => {
                 stale.push(Axis::Horizontal);
@@ -210,8 +213,15 @@ impl Sides<'_> {
         }
     }
 
-    /// `share` is the part of the pod's requests that this container has.
-    fn horizontal_opinion(&self, metric: &ResourceMetric, desired: i32, share: f64, held: f64) -> Opinion {
+    /// `share` is the part of the pod's requests that this container has, and `limit` that of one container.
+    fn horizontal_opinion(
+        &self,
+        metric: &ResourceMetric,
+        desired: i32,
+        share: f64,
+        held: f64,
+        limit: Option<f64>,
+    ) -> Opinion {
         let HorizontalView { min, max, limited, .. } = *self.horizontal;
         let pods = f64::from(self.observed.replicas);
         let usage = metric.usage.map(|usage| metric.resource.amount_of(usage) as f64 * share);
@@ -224,7 +234,11 @@ impl Sides<'_> {
                 (each, usage.map(|usage| usage * MARGIN))
             }
         };
-        let is_saturated = usage.is_some_and(|usage| usage >= SATURATED * held);
+        let is_saturated = usage.is_some_and(|usage| match limit {
+            Some(limit) => usage >= SATURATED * limit * pods,
+            // On a full node pods get what they request. Where they use clearly more, nothing holds them back.
+            None => (SATURATED * held..=(2.0 - SATURATED) * held).contains(&usage),
+        });
         let most = f64::from(desired) * each;
         // A whole number of pods was asked for, so the need may be up to one pod less; at an end of its range it may be
         // anything beyond.

@@ -46,6 +46,9 @@ pub struct ContainerSize {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct HorizontalRecommendation {
     pub desired: i32,
+    /// Who recommends it, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
     /// It knows its metrics.
     #[serde(default = "yes")]
     pub active: bool,

@@ -23,6 +23,8 @@ pub enum Rule {
         max: i32,
     },
     Horizontal {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<String>,
         desired: i32,
         clamped: i32,
     },
@@ -147,11 +149,10 @@ impl crate::decision::Rule for Rule {
             Rule::Bounds { min, max } => {
                 write!(out, "{} replicas lie outside {min} to {max}", before.replicas)
             }
-            Rule::Horizontal { desired, clamped } if desired == clamped => {
-                write!(out, "the horizontal side wants {desired}")
-            }
-            Rule::Horizontal { desired, clamped } => {
-                write!(out, "the horizontal side wants {desired}, {clamped} is possible")
+            Rule::Horizontal { by, desired, clamped } => {
+                let by = by.as_deref().unwrap_or("the horizontal side");
+                write!(out, "{by} wants {desired}")?;
+                if desired == clamped { Ok(()) } else { write!(out, ", {clamped} is possible") }
             }
             Rule::Vertical { .. } if before == after => out.write_str("the vertical side wants no change"),
             Rule::Vertical { .. } => out.write_str("the vertical side wants other sizes"),

@@ -45,6 +45,7 @@ fn world(now: Timestamp, text: &str) -> Observed {
         }],
         horizontal: get("H").map(|desired| HorizontalRecommendation {
             desired: desired as i32,
+            by: None,
             active: !has("hfail"),
             limited: has("hlimited"),
             sampled_at: ago("hs"),

@@ -73,6 +73,7 @@ impl Scaler {
         let (deciding, limited) = self.horizontal.deciding_resource(&advice);
         let horizontal = HorizontalRecommendation {
             desired: advice.desired,
+            by: None,
             active: !matches!(advice.reason.code, "NoValidMetric" | "InvalidMetricBlocksScaleDown"),
             limited,
             // A sample is an average: it speaks of the whole time since the one before it.

@@ -46,7 +46,7 @@ pub(super) const SMALL: &str = "2m";
 pub(super) const LARGE: &str = "10m";
 pub(super) const MOST: usize = 3;
 
-fn busy() -> String {
+pub(super) fn busy() -> String {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "busy"},
         "spec": {
@@ -63,6 +63,7 @@ fn busy() -> String {
     .to_string()
 }
 
+/// Its sizes are learnt here, also where another test has had VerticalPodAutoscalers served.
 pub(super) fn hvpa(spec: Value) -> String {
     let cpu = json!({"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}});
     let policy = json!({
@@ -87,7 +88,8 @@ pub(super) fn hvpa(spec: Value) -> String {
         }
     }
     json!({
-        "apiVersion": "autoscaling.k8s.io/v1alpha1", "kind": "Hvpa", "metadata": {"name": "busy"}, "spec": whole,
+        "apiVersion": "autoscaling.k8s.io/v1alpha1", "kind": "Hvpa",
+        "metadata": {"name": "busy", "annotations": {"ballast.dev/recommender": "Embedded"}}, "spec": whole,
     })
     .to_string()
 }

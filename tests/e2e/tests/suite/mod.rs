@@ -8,6 +8,8 @@ mod functions;
 mod git_sources;
 mod graphs;
 mod hvpa;
+mod hvpa_modes;
+mod hvpa_sources;
 mod hvpa_targets;
 mod kubectl;
 mod pods;
@@ -89,6 +91,11 @@ tests! {
     hvpa::a_busy_workload_gets_more_and_larger_pods_and_then_rest,
     hvpa::with_everything_off_only_the_status_is_written,
     hvpa::a_second_autoscaler_is_told_and_not_fought,
+    hvpa_modes::hpa_preferred_grows_sizes_at_the_most_replicas,
+    hvpa_modes::hpa_biased_grows_replicas_first,
+    hvpa_modes::vpa_biased_grows_sizes_first,
+    hvpa_modes::mixed_grows_what_is_preferred_first,
+    hvpa_sources::an_autoscaler_that_is_switched_off_lends_its_metrics,
     hvpa_targets::a_function_gets_more_and_larger_pods,
     hvpa_targets::an_instance_of_a_graph_gets_more_pods_and_no_larger_ones,
 }

@@ -113,6 +113,32 @@ fn one_need_for_both() {
     );
 }
 
+/// Pods of 500m at 80 %: 1,000m ask for 1,250m, and 2,000m for 2,500m.
+#[test]
+fn more_is_assumed_only_of_a_load_that_cannot_be_seen() {
+    let worlds = [
+        // At what they request, on a node that may be full.
+        "R=2 H=3 q=500 t=500 u=1000",
+        // Nothing holds them back.
+        "R=2 H=5 q=500 t=500 u=2000",
+        // Below their limit, and at it.
+        "R=2 H=3 q=500 t=500 u=1000 L=1000",
+        "R=2 H=5 q=500 t=500 u=2000 L=1000",
+        "R=2 H=3 q=500 t=500 u=1000 L=500",
+    ];
+    coupled_table(
+        &spec(json!({"type": "VpaBiased"}), sizes()),
+        &worlds,
+        &expect![[r#"
+        R=2 H=3 q=500 t=500 u=1000         => 2 x app(cpu 875m) VerticalPreferred
+        R=2 H=5 q=500 t=500 u=2000         => 2 x app(cpu 1250m) VerticalPreferred
+        R=2 H=3 q=500 t=500 u=1000 L=1000  => 2 x app(cpu 625m up to cpu 1250m) VerticalPreferred
+        R=2 H=5 q=500 t=500 u=2000 L=1000  => 2 x app(cpu 1750m up to cpu 3500m) VerticalPreferred
+        R=2 H=3 q=500 t=500 u=1000 L=500   => 2 x app(cpu 875m up to cpu 875m) VerticalPreferred
+    "#]],
+    );
+}
+
 /// The jump from 1 to 5 cores that made VPA biased and Mixed hold 23: the sizes grew, then the count that was made for the old size.
 #[test]
 fn the_other_axis_has_nothing_left_to_want() {

@@ -59,6 +59,7 @@ fn any_observed() -> impl Strategy<Value = Observed> {
         )
             .prop_map(|(desired, active)| HorizontalRecommendation {
                 desired,
+                by: None,
                 active,
                 limited: false,
                 sampled_at: Some(at(-10)),
