@@ -11,6 +11,7 @@ import {
   pointsOf,
   quoted,
   readingsOf,
+  shownAmount,
   sparkline,
   stateOf,
   storedPoints,
@@ -223,4 +224,13 @@ test("vertices and Sets are objects too, with or without a decision", () => {
   expect(words({ ...set, ready: 2, updated: 2 })).toBe("good 2 of 2 ready");
   expect(words({ ...set, paused: true })).toBe("held 1 of 2 ready, paused");
   expect([fullness(row), fullness({ ...row, pending: 80, room: 160 })]).toEqual([undefined, 0.5]);
+});
+
+test("an amount is shown as people say it", () => {
+  const sized = (requests: Record<string, string>) => ({ replicas: 4, containers: [{ name: "main", limits: {}, requests }] });
+  expect(shownAmount(3)).toBe("3");
+  expect(shownAmount({ replicas: 4 })).toBe("4");
+  expect(shownAmount(sized({ cpu: "100m", memory: "1Gi" }))).toBe("4 × main (cpu 100m, memory 1Gi)");
+  expect(shownAmount(sized({}))).toBe("4 × main (no requests)");
+  expect(shownAmount({ updated: 1 })).toBe('{"updated":1}');
 });

@@ -58,7 +58,16 @@ export function replicas(amount: Amount): number | undefined {
 }
 
 export function shownAmount(amount: Amount | string): string {
-  return typeof amount === "object" ? JSON.stringify(amount) : String(amount);
+  if (typeof amount !== "object") return String(amount);
+  const { replicas, containers, ...others } = amount;
+  if (typeof replicas !== "number" || Object.keys(others).length > 0) return JSON.stringify(amount);
+  const sizes = containers?.map(({ name, requests }) => `${name} (${shownRequests(requests)})`) ?? [];
+  return [replicas, ...(sizes.length > 0 ? [sizes.join(", ")] : [])].join(" × ");
+}
+
+function shownRequests(requests: Record<string, string>): string {
+  const all = Object.entries(requests).map(([resource, quantity]) => `${resource} ${quantity}`);
+  return all.length > 0 ? all.join(", ") : "no requests";
 }
 
 /** All objects that somebody decided about or tells of, whatever their kind, by kind, namespace and name. */

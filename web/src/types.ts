@@ -1,8 +1,13 @@
 // What the operators' port answers. src/fixtures holds what the Rust types serialize to, written by their tests;
 // `tsc` checks these types against it (fixtures.test.ts).
 
-/** A count, or for policies that decide more than one, an object with it. */
-export type Amount = number | { replicas?: number; [other: string]: unknown };
+/** A count, or what an Hvpa decides about: a count of pods and what each of their containers requests. */
+export type Amount = number | { replicas?: number; containers?: ContainerSize[]; [other: string]: unknown };
+
+export interface ContainerSize {
+  name: string;
+  requests: Record<string, string>;
+}
 
 export type Outcome = "nothing" | "written" | { held: string };
 
