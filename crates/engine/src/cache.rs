@@ -295,13 +295,21 @@ impl<K: Resource> Cache<K> {
         self.relist.notified().await;
     }
 
+    /// What to keep of a listed object: the one that is here, if it is the same. A list has several times the size of what is
+    /// kept of it, so this is asked for each page of it.
+    pub(crate) fn listed(&self, object: K) -> Arc<K> {
+        let held = self.get(&Key::of(object.meta()));
+        let is_same = |held: &Arc<K>| held.resource_version() == object.resource_version();
+        held.filter(is_same).unwrap_or_else(|| kept(object))
+    }
+
     /// Takes over a full list; differences are told to the listeners as single changes.
-    pub(crate) fn replace(&self, objects: Vec<K>, version: u64) {
+    pub(crate) fn replace(&self, objects: Vec<Arc<K>>, version: u64) {
         let mut changes = Vec::new();
         {
             let mut state = self.write();
             let fresh: BTreeMap<Key, Arc<K>> =
-                objects.into_iter().map(|object| (Key::of(object.meta()), kept(object))).collect();
+                objects.into_iter().map(|object| (Key::of(object.meta()), object)).collect();
             let gone: Vec<Key> =
                 state.objects.keys().filter(|key| !fresh.contains_key(key)).cloned().collect();
             for key in gone {
@@ -515,6 +523,20 @@ mod tests {
         assert!(super::kept(object("a", "1", 1)).metadata.managed_fields.is_none());
     }
 
+    fn list<const N: usize>(cache: &Cache<ConfigMap>, objects: [ConfigMap; N], version: u64) {
+        let objects = objects.into_iter().map(|object| cache.listed(object)).collect();
+        cache.replace(objects, version);
+    }
+
+    #[test]
+    fn what_a_list_says_again_is_kept_once() {
+        let cache = Cache::default();
+        list(&cache, [object("a", "1", 1), object("b", "2", 2)], 2);
+        let held = cache.get(&Key::new("ns", "a")).unwrap();
+        assert!(Arc::ptr_eq(&held, &cache.listed(object("a", "1", 1))));
+        assert!(!Arc::ptr_eq(&held, &cache.listed(object("a", "1", 3))));
+    }
+
     fn names(cache: &Cache<ConfigMap>) -> String {
         let all = cache.all();
         let names: Vec<String> = all
@@ -527,7 +549,7 @@ mod tests {
     #[test]
     fn repeated_and_late_events_change_nothing() {
         let cache = Cache::default();
-        cache.replace(vec![object("a", "1", 5)], 7);
+        list(&cache, [object("a", "1", 5)], 7);
         cache.apply(object("a", "1", 9));
         cache.apply(object("a", "1", 5)); // late
         cache.delete(&object("a", "1", 10));
@@ -541,7 +563,7 @@ mod tests {
     #[test]
     fn own_writes_are_awaited() {
         let cache = Cache::default();
-        cache.replace(vec![object("a", "1", 5)], 7);
+        list(&cache, [object("a", "1", 5)], 7);
         let write = |change| Write { key: Key::new("ns", "a"), uid: "1".into(), change };
         let applied = write(WriteChange::Applied { version: 8 });
         assert!(!cache.reflects(&applied));
@@ -555,7 +577,7 @@ mod tests {
     #[test]
     fn a_late_listener_is_told_what_is_there_and_a_dead_one_nothing() {
         let cache = Cache::default();
-        cache.replace(vec![object("a", "1", 1)], 1);
+        list(&cache, [object("a", "1", 1)], 1);
         let log = Arc::new(Mutex::new(Vec::new()));
         let life = Arc::new(());
         cache.listen(|_: &Change<ConfigMap>| panic!("a bug"));
@@ -577,7 +599,7 @@ mod tests {
             object.metadata.labels = Some([("app".to_owned(), value.to_owned())].into());
             object
         };
-        cache.replace(vec![labelled("a", 1, "x"), labelled("b", 2, "y")], 2);
+        list(&cache, [labelled("a", 1, "x"), labelled("b", 2, "y")], 2);
         let by_app = |object: &ConfigMap| object.labels().get("app").cloned().into_iter().collect();
         let app = cache.index("app", by_app);
         let found = |value: &str| {
@@ -596,7 +618,7 @@ mod tests {
     #[test]
     fn a_kind_that_is_gone_takes_its_objects_along() {
         let cache = Cache::default();
-        cache.replace(vec![object("a", "1", 1)], 1);
+        list(&cache, [object("a", "1", 1)], 1);
         cache.absent();
         assert_eq!(names(&cache), " v1");
         assert!(!cache.is_synced());
@@ -613,8 +635,8 @@ mod tests {
             let side = |s: &Option<Arc<ConfigMap>>| s.as_ref().map_or("-".into(), |o| o.name_any());
             sink.lock().unwrap().push(format!("{}>{}", side(&change.old), side(&change.new)));
         });
-        cache.replace(vec![object("a", "1", 1), object("b", "2", 2), object("c", "3", 3)], 3);
-        cache.replace(vec![object("b", "2", 2), object("c", "3", 4), object("d", "4", 5)], 5);
+        list(&cache, [object("a", "1", 1), object("b", "2", 2), object("c", "3", 3)], 3);
+        list(&cache, [object("b", "2", 2), object("c", "3", 4), object("d", "4", 5)], 5);
         assert_eq!(log.lock().unwrap().join(" "), "->a ->b ->c a>- c>c ->d");
     }
 }

@@ -178,7 +178,7 @@ where
     let mut objects = Vec::new();
     let version = loop {
         let page = source.list(&params).await.map_err(Error::List)?;
-        objects.extend(page.items);
+        objects.extend(page.items.into_iter().map(|object| cache.listed(object)));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
             None => break page.metadata.resource_version.unwrap_or_default(),
